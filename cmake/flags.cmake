@@ -1,0 +1,16 @@
+# Sanitizers apply to ggml and to us alike, or their shadow memory would have holes.
+if(CELLAR_SANITIZE)
+    add_compile_options(-fsanitize=${CELLAR_SANITIZE} -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${CELLAR_SANITIZE})
+    if(CELLAR_SANITIZE MATCHES "undefined")
+        add_compile_options(-fno-sanitize-recover=undefined)
+    endif()
+endif()
+
+# What our own targets are compiled with, and nobody else's.
+add_library(cellar_flags INTERFACE)
+target_compile_features(cellar_flags INTERFACE cxx_std_20)
+target_compile_options(cellar_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow)
+if(CELLAR_WERROR)
+    target_compile_options(cellar_flags INTERFACE -Werror)
+endif()
