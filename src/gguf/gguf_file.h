@@ -97,7 +97,7 @@ private:
 
     GgufFile(std::string path, std::shared_ptr<const MappedFile> mapping, Context context);
 
-    Result<void> read_directory();
+    void read_directory(ggml_context& made);
 
     std::string path_;
     std::shared_ptr<const MappedFile> mapping_;
