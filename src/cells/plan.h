@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/types.h"
+#include "cells/span.h"
+
+namespace cellar {
+
+class Cells;
+
+// Cells whose bytes must stand elsewhere before the ubatch that needs them is computed.
+struct CellCopy {
+    PageId from = kNoPage;
+    PageId to = kNoPage;
+    uint16_t from_first = 0;
+    uint16_t to_first = 0;
+    uint16_t count = 0;
+};
+
+// Neighbouring items of a ubatch that extend the same sequences.
+struct UbatchRun {
+    std::vector<SeqId> seqs;  // never empty; all of them see the same earlier cells
+    uint32_t first = 0;       // of UbatchPlan::items
+    uint32_t count = 0;
+};
+
+// Where one ubatch's tokens go in one group.
+struct UbatchGroup {
+    std::vector<uint32_t> cells;   // [n_items] page * page_size + offset, in the order of items
+    std::vector<CellCopy> copies;  // due before the graph runs
+};
+
+// What one graph computes: which items, at which positions, into which cells.
+struct UbatchPlan {
+    std::vector<uint32_t> items;      // [n_items] indices into the batch
+    std::vector<Pos> positions;       // [n_items * n_pos]
+    std::vector<UbatchRun> runs;      // in the order of items
+    std::vector<UbatchGroup> groups;  // [n_groups]
+};
+
+// The outcome of `prepare`: room for a whole batch, claimed but visible to nobody. Each ubatch is
+// computed and then committed, in order; dropping or cancelling the plan returns what was not
+// committed. One plan is open at a time, and its Cells must outlive it.
+class Plan {
+public:
+    Plan(Plan&& other) noexcept;
+    Plan& operator=(Plan&& other) noexcept;
+    Plan(const Plan&) = delete;
+    Plan& operator=(const Plan&) = delete;
+    ~Plan() { cancel(); }
+
+    size_t size() const { return ubatches_.size(); }
+    const UbatchPlan& ubatch(size_t i) const { return ubatches_[i]; }
+    size_t committed() const { return committed_; }
+
+    // False once all ubatches are committed, or the plan was cancelled or moved from.
+    bool open() const { return cells_ != nullptr; }
+
+    // Returns the claims of all ubatches that were not committed. Again: does nothing.
+    void cancel();
+
+private:
+    friend class Cells;
+    friend class Planner;
+
+    // How a sequence's spans change in one group when its ubatch is committed.
+    struct Change {
+        uint32_t ubatch = 0;
+        uint32_t group = 0;
+        SeqId seq{0};
+        Span grown;                      // cells appended, all in one page
+        PageId replaces = kNoPage;       // the tail's page, when `grown.page` took over a copy of it
+        uint16_t copied = 0;             // cells of the tail that were copied to the page's start
+        bool fresh = false;              // the plan holds grown.page until a sequence takes it over
+    };
+
+    Plan() = default;
+
+    Cells* cells_ = nullptr;
+    uint64_t serial_ = 0;  // which of the Cells' plans this is
+    size_t committed_ = 0;
+    std::vector<UbatchPlan> ubatches_;
+    std::vector<Change> changes_;  // in commit order
+    size_t next_change_ = 0;       // the first of changes_ that is not committed
+};
+
+}  // namespace cellar

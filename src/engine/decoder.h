@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/error.h"
+#include "cells/batch.h"
+#include "memory/memory.h"
+#include "model/stepper.h"
+
+namespace cellar {
+
+struct DecoderOptions {
+    uint32_t n_cells = 4096;
+    uint32_t page_size = 32;
+    uint32_t max_ubatch = 512;
+    uint32_t n_threads = 1;
+    KvType type_k = KvType::kF16;
+    KvType type_v = KvType::kF16;
+    Flash flash = Flash::kAuto;
+};
+
+// A model with its memory and compute: the loop prepare, compute, commit over a whole batch.
+class Decoder {
+public:
+    // Receives each logits row, in the order of the batch's ubatches: the batch item, then the row.
+    using OnLogits = std::function<void(size_t item, std::span<const float> row)>;
+
+    // `model` must outlive the decoder.
+    static Result<std::unique_ptr<Decoder>> create(const Model& model, const DecoderOptions& options);
+
+    // Computes the batch, ubatch by ubatch. On error the ubatches committed so far stay (pos_max of
+    // the sequences tells how far) and nothing else has changed.
+    Result<void> decode(const Batch& batch, const OnLogits& on_logits);
+
+    Memory& memory() { return *memory_; }
+    const Memory& memory() const { return *memory_; }
+    const Stepper& stepper() const { return *stepper_; }
+
+private:
+    Decoder() = default;
+    PrepareOptions prepare_options_;
+    std::unique_ptr<Memory> memory_;
+    std::unique_ptr<Stepper> stepper_;
+};
+
+}  // namespace cellar

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "cells/cells.h"
+#include "memory/kv_type.h"
+
+struct ggml_tensor;
+struct ggml_backend_buffer_type;
+
+namespace cellar {
+
+class Pool;
+
+// The KV of one model layer. A row is what one token writes.
+struct LayerKv {
+    uint32_t group = 0;
+    uint32_t n_head_kv = 0;
+    uint32_t head_dim_k = 0;
+    uint32_t head_dim_v = 0;
+};
+
+struct MemoryConfig {
+    std::vector<LayerKv> layers;     // by index of the model's layers
+    KvType type_k = KvType::kF16;
+    KvType type_v = KvType::kF16;
+    uint32_t n_cells = 0;            // of each group's pool; rounded up to whole pages
+    uint32_t page_size = 32;         // cells; a power of two from 1 to 256
+    uint32_t n_pos = 1;              // components of a position; 4 for M-RoPE
+};
+
+// An attention memory: the cells' bookkeeping and the tensors that hold their keys and values.
+//
+//   auto plan = memory->prepare(batch, options);           // nothing is visible yet
+//   for (size_t i = 0; i < plan->size(); i++) {
+//       memory->apply_moves(*plan, i);                     // page copies that are due
+//       ...compute ubatch i: write k(layer), v(layer) at plan->ubatch(i).groups[g].cells, attend...
+//       memory->commit(*plan, i);                          // now its cells are visible
+//   }
+//
+// Verbs are those of Cells, with the same results. Not thread-safe.
+class Memory {
+public:
+    ~Memory();
+
+    // Pools on host memory are address space, committed as pages are first used; on any other
+    // buffer type they are allocated now. Errors: kInvalidArgument for absurd sizes, kUnsupported
+    // for a type whose block does not divide a head's width, kBackend if allocation fails.
+    // `buffer_type` null means host memory.
+    static Result<std::unique_ptr<Memory>> create(const MemoryConfig& config,
+                                                  ggml_backend_buffer_type* buffer_type);
+
+    Result<void> seq_rm(SeqId seq, Pos p0, Pos p1) { return cells_.seq_rm(seq, p0, p1); }
+    Result<void> seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
+        return cells_.seq_cp(from, to, p0, p1);
+    }
+    // With `data` every cell is zeroed too. O(pool) then.
+    Result<void> clear(bool data);
+    Pos seq_pos_min(SeqId seq) const { return cells_.seq_pos_min(seq); }
+    Pos seq_pos_max(SeqId seq) const { return cells_.seq_pos_max(seq); }
+
+    Result<Plan> prepare(const Batch& batch, const PrepareOptions& options) {
+        return cells_.prepare(batch, options);
+    }
+    // Copies the cells that ubatch `i` needs elsewhere. Call it once, before computing.
+    Result<void> apply_moves(const Plan& plan, size_t i);
+    Result<void> commit(Plan& plan, size_t i) { return cells_.commit(plan, i); }
+
+    const Cells& cells() const { return cells_; }
+    const MemoryConfig& config() const { return config_; }
+
+    // The pool of a layer's keys, [n_head_kv * head_dim_k, n_cells + 1]; the last row stays zero,
+    // for padding. Write it through ggml_set_rows with plan cells as row numbers, nowhere else.
+    ggml_tensor* k(uint32_t layer) const;
+    ggml_tensor* v(uint32_t layer) const;
+
+    // Bytes of the pools' address space, all groups and layers.
+    uint64_t bytes() const;
+
+private:
+    Memory(const MemoryConfig& config, Cells cells);
+
+    const MemoryConfig config_;
+    Cells cells_;
+    std::vector<Pool> pools_;  // by group
+};
+
+}  // namespace cellar

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "memory/memory.h"
+
+struct ggml_tensor;
+
+namespace cellar {
+
+class GgufFile;
+class StepGraph;
+
+// What the rest of Cellar needs to know of a model. Its layers' KV is data: the memory knows no model.
+struct ModelInfo {
+    std::string architecture;
+    std::string name;
+    uint32_t n_ctx_train = 0;
+    uint32_t n_vocab = 0;
+    uint32_t n_embd = 0;
+    uint32_t n_layer = 0;
+    uint32_t n_pos = 1;            // components of a position
+    std::vector<LayerKv> layers;   // by layer
+    uint64_t weight_bytes = 0;     // mapped and repacked, together
+};
+
+struct LoadOptions {
+    bool use_mmap = true;
+    bool repack = true;
+    std::function<void(float)> progress;  // from 0 to 1, on the calling thread; may be empty
+};
+
+// A loaded model: its weights, and the graph of one step. One file per architecture implements it.
+class Model {
+public:
+    virtual ~Model() = default;
+    const ModelInfo& info() const { return info_; }
+
+    // Adds one step to the graph and returns its logits, [n_vocab, n_outputs]. `graph` offers the
+    // inputs (token ids, positions, output rows) and `attend` on the memory.
+    virtual ggml_tensor* build(StepGraph& graph) const = 0;
+
+protected:
+    ModelInfo info_;
+};
+
+// Reads the weights of `file`'s architecture. Errors: kUnsupported for an architecture that Cellar
+// does not know, kBadFile for missing or misshapen tensors or absurd metadata.
+Result<std::unique_ptr<Model>> load_model(const GgufFile& file, const LoadOptions& options);
+
+}  // namespace cellar

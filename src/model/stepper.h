@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/error.h"
+#include "cells/batch.h"
+#include "cells/plan.h"
+#include "memory/memory.h"
+#include "model/model.h"
+
+namespace cellar {
+
+enum class Flash { kAuto, kOn, kOff };
+
+struct StepperOptions {
+    uint32_t n_threads = 1;
+    uint32_t max_ubatch = 512;
+    Flash flash = Flash::kAuto;
+};
+
+// Logits of one step: a row for each item with `output`, in the order of UbatchPlan::items.
+struct Logits {
+    std::span<const float> values;  // [n_rows, n_vocab], valid until the next step
+    std::span<const uint32_t> items;  // [n_rows] the batch item that each row belongs to
+    uint32_t n_vocab = 0;
+
+    std::span<const float> row(size_t i) const { return values.subspan(i * n_vocab, n_vocab); }
+};
+
+// Counts since the start, exact.
+struct StepperStats {
+    uint64_t steps = 0;
+    uint64_t graphs_built = 0;
+    uint64_t attended_cells = 0;  // pairs of a query and a cell that it sees, in one layer of each group
+};
+
+// Computes ubatches of a plan: copies what is due, builds or reuses the graph of this shape, runs
+// it. Owns the compute buffers and threads. The model and memory must outlive it.
+class Stepper {
+public:
+    static Result<std::unique_ptr<Stepper>> create(const Model& model, Memory& memory,
+                                                   const StepperOptions& options);
+    ~Stepper();
+
+    // Computes ubatch `i`, which must be the next to commit; commit it to keep it. Errors: kBackend
+    // or kCancelled; then nothing has become visible.
+    Result<Logits> compute(const Batch& batch, const Plan& plan, size_t i);
+
+    const StepperStats& stats() const;
+    uint64_t compute_bytes() const;  // of activations, scratch and inputs
+
+private:
+    Stepper();
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cellar
