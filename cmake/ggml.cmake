@@ -4,6 +4,8 @@
 #   3. an installed ggml (find_package), unless -DCELLAR_SYSTEM_GGML=OFF; with ON it must be there;
 #   4. the pinned source that `tools/fetch.py ggml` unpacks (ggml 0.15.3).
 # Our presets say OFF: an installed ggml is rarely built for this very CPU, and never with sanitizers.
+include(amx)
+
 set(CELLAR_GGML_SOURCE "" CACHE PATH "A ggml source tree to build instead of the pinned one")
 set(CELLAR_SYSTEM_GGML AUTO CACHE STRING "Use an installed ggml: AUTO (if found), ON or OFF")
 set_property(CACHE CELLAR_SYSTEM_GGML PROPERTY STRINGS AUTO ON OFF)
@@ -40,6 +42,7 @@ if(NOT TARGET ggml)
         endif()
         message(STATUS "ggml: ${source}")
         cellar_build_ggml("${source}")
+        cellar_fit_amx("${source}")
     endif()
 endif()
 
