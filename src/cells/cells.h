@@ -2,8 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -13,8 +11,9 @@
 #include "cells/batch.h"
 #include "cells/page_pool.h"
 #include "cells/plan.h"
-#include "cells/sequence.h"
 #include "cells/span.h"
+#include "cells/splitter.h"
+#include "cells/track.h"
 
 namespace cellar {
 
@@ -25,29 +24,18 @@ struct CellsConfig {
     uint32_t n_pos = 1;                 // components of a position; more than 1 for M-RoPE
 };
 
-// How a batch is cut into ubatches.
-enum class Splitting {
-    kSimple,       // in the order of the batch
-    kEqual,        // the same number of items for each sequence of a ubatch
-    kPerSequence,  // one sequence (or coupled set) a ubatch
-};
-
-struct PrepareOptions {
-    Splitting splitting = Splitting::kSimple;
-    uint32_t max_ubatch = 512;     // items in one ubatch
-    bool whole_sequences = false;  // non-causal or pooled: a sequence's items stay in one ubatch
-};
-
 // The bookkeeping of an attention memory: which sequence sees which cells of which pages. It knows
 // no tensor: what has to be copied is listed in plans, and whoever owns the bytes does it.
 //
 // Pages are shared copy-on-write: a fork costs references, and the first divergence at most one
 // page copy a group. Verbs keep llama.cpp's names and conventions: ranges of positions are
-// half-open, a negative begin means 0, a negative end means open, kEverySeq names all sequences. A
-// range that is empty or inverted is an error (kBadRange) and a sequence that holds nothing is none.
-// While a plan is open every verb answers kBusy. On error nothing has changed.
+// half-open, a negative begin means 0, a negative end means open, kEverySeq names all sequences.
+// An empty range does nothing, an inverted one is kBadRange, a sequence id below -1 is
+// kInvalidArgument, and a sequence that holds nothing is no error. While a plan is open every verb
+// answers kBusy. On error nothing has changed.
 //
-// Not thread-safe; no method blocks.
+// Not thread-safe; no method blocks. Plans point to their Cells: it must not be moved or destroyed
+// while one is open.
 class Cells {
 public:
     static Result<Cells> create(const CellsConfig& config);
@@ -60,31 +48,34 @@ public:
     // Forgets the cells of `seq` at [p0, p1). O(spans touched); copies nothing; others keep theirs.
     Result<void> seq_rm(SeqId seq, Pos p0, Pos p1);
 
-    // Makes `to` see, in [p0, p1), exactly what `from` sees there. Copies references only. Onto
-    // itself it does nothing.
+    // Makes `to` see, in [p0, p1), exactly what `from` sees there, in every group. References
+    // only; onto itself it does nothing. Both must be sequences, no wildcard.
     Result<void> seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
 
-    // Forgets every sequence and every claim to a page.
+    // Forgets every sequence.
     Result<void> clear();
 
     // First and last position of `seq`, or -1 when it holds nothing. Over several groups the first
-    // is the greatest of the groups': what can still be seen everywhere.
+    // is the greatest of the groups': from there on all of them can answer.
     Pos seq_pos_min(SeqId seq) const;
     Pos seq_pos_max(SeqId seq) const;
 
     // -- Batches -------------------------------------------------------------------------------
 
-    // Reserves cells for the whole batch, or for nothing of it. Errors: kInvalidArgument or
-    // kBadRange for a batch that makes no sense, kBusy while a plan is open, kNoRoom with the
-    // numbers of the group that lacks most. O(items + spans of the sequences' last pages).
-    Result<Plan> prepare(const Batch& batch, const PrepareOptions& options);
+    // Reserves cells for the whole batch, or for nothing of it. Positions of a sequence must grow:
+    // each item's lies behind all that the sequence holds. An item of several sequences needs them
+    // to see the same cells before it. Errors: kInvalidArgument or kBadRange for a batch that makes
+    // no sense, kBusy while a plan is open, kNoRoom with the numbers of the group that lacks most.
+    // O(items).
+    Result<Plan> prepare(const Batch& batch, const SplitOptions& options);
 
     // Makes ubatch `i` of the plan visible. Ubatches commit once and in order. Errors: kStale for a
-    // plan that is finished, cancelled, moved from or of another Cells; kBadRange for another `i`.
+    // plan that is finished, cancelled, moved from or of other Cells; kBadRange for another `i`.
     Result<void> commit(Plan& plan, size_t i);
 
     // -- Looking -------------------------------------------------------------------------------
 
+    bool busy() const { return open_plan_ != 0; }
     uint32_t page_size() const { return page_size_; }
     uint32_t n_pos() const { return n_pos_; }
     uint32_t n_groups() const { return static_cast<uint32_t>(pools_.size()); }
@@ -95,20 +86,36 @@ public:
     std::span<const Span> spans(SeqId seq, uint32_t group) const;
     uint32_t n_cells(SeqId seq, uint32_t group) const;
 
-    // The position of cell `offset` of a page for the holder of a span with this delta.
+    // The position of cell `index` of a span.
     Pos pos(uint32_t group, const Span& span, uint32_t index) const {
         return pools_[group].pos(span.page, span.first + index) + span.delta;
     }
 
-    // Ids of all sequences that hold something, ascending. O(sequences).
+    // Ids of all sequences that hold something, ascending. O(n log n).
     std::vector<SeqId> sequences() const;
 
 private:
     friend class Plan;
     friend class Planner;
-    friend class Audit;
+
+    using Sequence = std::vector<Track>;  // by group
 
     Cells() = default;
+    Result<void> check_verb(SeqId seq, bool wildcard) const;
+    Sequence* find(SeqId seq);
+    const Sequence* find(SeqId seq) const;
+    Sequence& find_or_add(SeqId seq);
+    std::vector<SeqId> selected(SeqId seq) const;
+    void drop_if_empty(SeqId seq);
+    void cancel(Plan& plan);
+    void close(Plan& plan);
+
+    uint32_t page_size_ = 0;
+    uint32_t n_pos_ = 1;
+    std::vector<PagePool> pools_;  // by group
+    std::unordered_map<int32_t, Sequence> sequences_;  // only those that hold something
+    uint64_t open_plan_ = 0;       // serial of the plan that is open; 0: none
+    uint64_t last_serial_ = 0;
 };
 
 }  // namespace cellar

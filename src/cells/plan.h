@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/types.h"
@@ -22,8 +23,8 @@ struct CellCopy {
 
 // Neighbouring items of a ubatch that extend the same sequences.
 struct UbatchRun {
-    std::vector<SeqId> seqs;  // never empty; all of them see the same earlier cells
-    uint32_t first = 0;       // of UbatchPlan::items
+    std::span<const SeqId> seqs;  // never empty; all of them see the same earlier cells
+    uint32_t first = 0;           // of UbatchPlan::items
     uint32_t count = 0;
 };
 
@@ -35,10 +36,15 @@ struct UbatchGroup {
 
 // What one graph computes: which items, at which positions, into which cells.
 struct UbatchPlan {
+    UbatchPlan() = default;
+    UbatchPlan(UbatchPlan&&) = default;
+    UbatchPlan& operator=(UbatchPlan&&) = default;
+
     std::vector<uint32_t> items;      // [n_items] indices into the batch
     std::vector<Pos> positions;       // [n_items * n_pos]
     std::vector<UbatchRun> runs;      // in the order of items
     std::vector<UbatchGroup> groups;  // [n_groups]
+    std::vector<SeqId> seq_ids;       // what the runs' `seqs` point into
 };
 
 // The outcome of `prepare`: room for a whole batch, claimed but visible to nobody. Each ubatch is
@@ -71,10 +77,9 @@ private:
         uint32_t ubatch = 0;
         uint32_t group = 0;
         SeqId seq{0};
-        Span grown;                      // cells appended, all in one page
-        PageId replaces = kNoPage;       // the tail's page, when `grown.page` took over a copy of it
-        uint16_t copied = 0;             // cells of the tail that were copied to the page's start
-        bool fresh = false;              // the plan holds grown.page until a sequence takes it over
+        Span grown;               // cells appended, all in one page
+        bool moves_tail = false;  // the last span's cells were copied to the start of grown.page
+        bool fresh = false;       // the plan holds grown.page, with end 0, until this is committed
     };
 
     Plan() = default;

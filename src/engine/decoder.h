@@ -39,7 +39,7 @@ public:
 
 private:
     Decoder() = default;
-    PrepareOptions prepare_options_;
+    SplitOptions split_;
     std::unique_ptr<Memory> memory_;
     std::unique_ptr<Stepper> stepper_;
 };

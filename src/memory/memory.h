@@ -62,7 +62,7 @@ public:
     Pos seq_pos_min(SeqId seq) const { return cells_.seq_pos_min(seq); }
     Pos seq_pos_max(SeqId seq) const { return cells_.seq_pos_max(seq); }
 
-    Result<Plan> prepare(const Batch& batch, const PrepareOptions& options) {
+    Result<Plan> prepare(const Batch& batch, const SplitOptions& options) {
         return cells_.prepare(batch, options);
     }
     // Copies the cells that ubatch `i` needs elsewhere. Call it once, before computing.

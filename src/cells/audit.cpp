@@ -1,0 +1,92 @@
+#include "cells/audit.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <vector>
+
+namespace cellar {
+namespace {
+
+using Finding = std::optional<std::string>;
+
+// Holders found by walking: for each page, how many see it up to which end.
+class GroupAudit {
+public:
+    GroupAudit(const Cells& cells, uint32_t group)
+        : cells_(cells), pool_(cells.pool(group)), group_(group), found_(pool_.n_pages()) {}
+
+    Finding run() {
+        for (const SeqId id : cells_.sequences())
+            if (auto finding = walk(id)) return finding;
+        uint32_t free = 0;
+        for (uint32_t p = 0; p < pool_.n_pages(); p++) {
+            if (auto finding = check_page(PageId{p})) return finding;
+            free += pool_.is_free(PageId{p}) ? 1 : 0;
+        }
+        if (free != pool_.n_free())
+            return fmt::format("group {}: {} pages are free, the pool says {}", group_, free,
+                               pool_.n_free());
+        return {};
+    }
+
+private:
+    Finding walk(SeqId id) {
+        uint32_t cells = 0;
+        Pos last_first = -1;
+        for (const Span& s : cells_.spans(id, group_)) {
+            if (s.count == 0 || s.end() > pool_.fill(s.page))
+                return fmt::format("sequence {} sees cells {}..{} of page {}, filled to {}", value(id),
+                                   s.first, s.end(), value(s.page), pool_.fill(s.page));
+            Pos before = last_first;
+            for (uint32_t i = 0; i < s.count; i++) {
+                const Pos p = cells_.pos(group_, s, i);
+                if (p < before || p < 0)
+                    return fmt::format("sequence {} has position {} behind {}", value(id), p, before);
+                before = p;
+            }
+            last_first = cells_.pos(group_, s, 0);
+            cells += s.count;
+            found_[value(s.page)][s.end()]++;
+        }
+        if (cells != cells_.n_cells(id, group_))
+            return fmt::format("sequence {} has {} cells, but counts {}", value(id), cells,
+                               cells_.n_cells(id, group_));
+        return {};
+    }
+
+    Finding check_page(PageId page) {
+        uint32_t holders = 0;
+        for (const auto& [end, n] : found_[value(page)]) {
+            holders += n;
+            if (pool_.holders_at(page, end) != n)
+                return fmt::format("page {} has {} holders at end {}, {} were found", value(page),
+                                   pool_.holders_at(page, end), end, n);
+        }
+        if (holders != pool_.holders(page))
+            return fmt::format("page {} counts {} holders, {} were found", value(page),
+                               pool_.holders(page), holders);
+        if (holders > 0 && pool_.fill(page) != found_[value(page)].rbegin()->first)
+            return fmt::format("page {} is filled to {}, but nobody sees beyond {}", value(page),
+                               pool_.fill(page), found_[value(page)].rbegin()->first);
+        if (pool_.next_cell(page) != pool_.fill(page) && holders > 0)
+            return fmt::format("page {} is claimed to {}, and no plan is open", value(page),
+                               pool_.next_cell(page));
+        return {};
+    }
+
+    const Cells& cells_;
+    const PagePool& pool_;
+    const uint32_t group_;
+    std::vector<std::map<uint32_t, uint32_t>> found_;  // by page: end -> holders
+};
+
+}  // namespace
+
+std::optional<std::string> audit(const Cells& cells) {
+    for (uint32_t g = 0; g < cells.n_groups(); g++)
+        if (auto finding = GroupAudit(cells, g).run()) return finding;
+    return {};
+}
+
+}  // namespace cellar

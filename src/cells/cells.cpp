@@ -1,0 +1,193 @@
+#include "cells/cells.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <utility>
+
+#include "cells/planner.h"
+
+namespace cellar {
+namespace {
+
+constexpr uint64_t kMaxCells = INT32_MAX;  // graphs number rows with 32 bits
+
+Result<void> check_range(Pos p0, Pos p1) {
+    const Range range = make_range(p0, p1);
+    if (range.begin <= range.end) return {};
+    return fail(Code::kBadRange, fmt::format("the range [{}, {}) ends before it begins", p0, p1));
+}
+
+}  // namespace
+
+Result<Cells> Cells::create(const CellsConfig& config) {
+    if (!std::has_single_bit(config.page_size) || config.page_size > 256)
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a page of {} cells: it must be a power of two from 1 to 256",
+                                config.page_size));
+    if (config.n_pos < 1 || config.n_pos > 4)
+        return fail(Code::kInvalidArgument,
+                    fmt::format("positions of {} components: from 1 to 4 are possible", config.n_pos));
+    if (config.group_cells.empty())
+        return fail(Code::kInvalidArgument, "a memory needs at least one group of layers");
+    Cells cells;
+    cells.page_size_ = config.page_size;
+    cells.n_pos_ = config.n_pos;
+    for (const uint32_t n_cells : config.group_cells) {
+        const uint64_t n_pages = (uint64_t{n_cells} + config.page_size - 1) / config.page_size;
+        if (n_pages == 0 || n_pages * config.page_size >= kMaxCells)
+            return fail(Code::kInvalidArgument,
+                        fmt::format("a pool of {} cells: from 1 to {} are possible", n_cells,
+                                    kMaxCells - 256));
+        cells.pools_.emplace_back(static_cast<uint32_t>(n_pages), config.page_size, config.n_pos);
+    }
+    return cells;
+}
+
+Result<void> Cells::seq_rm(SeqId seq, Pos p0, Pos p1) {
+    if (auto ok = check_verb(seq, true); !ok) return ok;
+    if (auto ok = check_range(p0, p1); !ok) return ok;
+    const Range range = make_range(p0, p1);
+    if (range.empty()) return {};
+    for (const SeqId id : selected(seq)) {
+        Sequence& tracks = *find(id);
+        for (uint32_t g = 0; g < n_groups(); g++) tracks[g].remove(pools_[g], range);
+        drop_if_empty(id);
+    }
+    return {};
+}
+
+Result<void> Cells::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
+    if (auto ok = check_verb(from, false); !ok) return ok;
+    if (auto ok = check_verb(to, false); !ok) return ok;
+    if (auto ok = check_range(p0, p1); !ok) return ok;
+    const Range range = make_range(p0, p1);
+    if (from == to || range.empty()) return {};
+    Sequence& target = find_or_add(to);
+    const Sequence* source = find(from);
+    for (uint32_t g = 0; g < n_groups(); g++) {
+        target[g].remove(pools_[g], range);
+        if (source != nullptr) target[g].adopt(pools_[g], (*source)[g], range);
+    }
+    drop_if_empty(to);
+    return {};
+}
+
+Result<void> Cells::clear() {
+    return seq_rm(kEverySeq, 0, kOpen);
+}
+
+Pos Cells::seq_pos_min(SeqId seq) const {
+    const Sequence* tracks = find(seq);
+    if (tracks == nullptr) return -1;
+    Pos min = -1;
+    for (uint32_t g = 0; g < n_groups(); g++) min = std::max(min, (*tracks)[g].pos_min(pools_[g]));
+    return min;
+}
+
+Pos Cells::seq_pos_max(SeqId seq) const {
+    const Sequence* tracks = find(seq);
+    if (tracks == nullptr) return -1;
+    Pos max = -1;
+    for (uint32_t g = 0; g < n_groups(); g++) max = std::max(max, (*tracks)[g].pos_max(pools_[g]));
+    return max;
+}
+
+Result<Plan> Cells::prepare(const Batch& batch, const SplitOptions& options) {
+    if (busy()) return fail(Code::kBusy, "a plan is open");
+    return Planner(*this, batch, options).run();
+}
+
+Result<void> Cells::commit(Plan& plan, size_t i) {
+    if (plan.cells_ != this || plan.serial_ != open_plan_)
+        return fail(Code::kStale, plan.cells_ == nullptr ? "the plan is finished or cancelled"
+                                                         : "the plan belongs to another memory");
+    if (i != plan.committed_)
+        return fail(Code::kBadRange, fmt::format("ubatch {} cannot be committed: {} of {} is next", i,
+                                                 plan.committed_, plan.size()));
+    for (; plan.next_change_ < plan.changes_.size(); plan.next_change_++) {
+        const Plan::Change& change = plan.changes_[plan.next_change_];
+        if (change.ubatch != i) break;
+        PagePool& pool = pools_[change.group];
+        Track& track = find_or_add(change.seq)[change.group];
+        if (change.moves_tail) track.move_tail(pool, change.grown.page, change.fresh);
+        track.append(pool, change.grown, change.fresh && !change.moves_tail);
+    }
+    plan.committed_++;
+    if (plan.committed_ == plan.size()) close(plan);
+    return {};
+}
+
+std::span<const Span> Cells::spans(SeqId seq, uint32_t group) const {
+    const Sequence* tracks = find(seq);
+    if (tracks == nullptr) return {};
+    return (*tracks)[group].spans();
+}
+
+uint32_t Cells::n_cells(SeqId seq, uint32_t group) const {
+    const Sequence* tracks = find(seq);
+    return tracks == nullptr ? 0 : (*tracks)[group].n_cells();
+}
+
+std::vector<SeqId> Cells::sequences() const {
+    std::vector<SeqId> ids;
+    ids.reserve(sequences_.size());
+    for (const auto& entry : sequences_) ids.push_back(SeqId{entry.first});
+    std::sort(ids.begin(), ids.end());
+    return ids;
+}
+
+Result<void> Cells::check_verb(SeqId seq, bool wildcard) const {
+    if (busy()) return fail(Code::kBusy, "a plan is open");
+    if (value(seq) >= 0 || (wildcard && seq == kEverySeq)) return {};
+    return fail(Code::kInvalidArgument, fmt::format("{} is no sequence here", value(seq)));
+}
+
+std::vector<SeqId> Cells::selected(SeqId seq) const {
+    if (seq == kEverySeq) return sequences();
+    if (find(seq) == nullptr) return {};
+    return {seq};
+}
+
+Cells::Sequence* Cells::find(SeqId seq) {
+    const auto entry = sequences_.find(value(seq));
+    return entry == sequences_.end() ? nullptr : &entry->second;
+}
+
+const Cells::Sequence* Cells::find(SeqId seq) const {
+    const auto entry = sequences_.find(value(seq));
+    return entry == sequences_.end() ? nullptr : &entry->second;
+}
+
+Cells::Sequence& Cells::find_or_add(SeqId seq) {
+    Sequence& tracks = sequences_[value(seq)];
+    if (tracks.empty()) tracks.resize(n_groups());
+    return tracks;
+}
+
+void Cells::drop_if_empty(SeqId seq) {
+    const auto entry = sequences_.find(value(seq));
+    const bool empty = std::all_of(entry->second.begin(), entry->second.end(),
+                                   [](const Track& track) { return track.empty(); });
+    if (empty) sequences_.erase(entry);
+}
+
+// Returns what the plan claimed and did not commit.
+void Cells::cancel(Plan& plan) {
+    for (size_t i = plan.next_change_; i < plan.changes_.size(); i++) {
+        const Plan::Change& change = plan.changes_[i];
+        if (change.fresh) pools_[change.group].release(change.grown.page, 0);
+    }
+    close(plan);
+}
+
+void Cells::close(Plan& plan) {
+    for (const Plan::Change& change : plan.changes_)
+        pools_[change.group].unclaim(change.grown.page);
+    open_plan_ = 0;
+    plan.cells_ = nullptr;
+}
+
+}  // namespace cellar

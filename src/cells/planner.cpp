@@ -1,0 +1,247 @@
+#include "cells/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+
+namespace cellar {
+
+Result<Plan> Planner::run() {
+    if (auto read = read_items(); !read) return pass(std::move(read));
+    auto ubatches = split(sets_, options_);
+    if (!ubatches) return pass(std::move(ubatches));
+
+    taken_.assign(cells_.n_groups(), 0);
+    missing_.assign(cells_.n_groups(), 0);
+    Plan plan;
+    plan.cells_ = &cells_;
+    plan.serial_ = cells_.open_plan_ = ++cells_.last_serial_;
+    plan.ubatches_.reserve(ubatches->size());
+    for (auto& items : *ubatches) plan_ubatch(plan, std::move(items));
+    if (std::any_of(missing_.begin(), missing_.end(), [](uint32_t n) { return n > 0; })) {
+        plan.cancel();
+        return no_room();
+    }
+    return plan;
+}
+
+Result<void> Planner::read_items() {
+    if (batch_.empty()) return fail(Code::kInvalidArgument, "the batch has no items");
+    if (batch_.size() > INT32_MAX)
+        return fail(Code::kInvalidArgument, fmt::format("a batch of {} items", batch_.size()));
+    if (batch_.n_pos() != cells_.n_pos())
+        return fail(Code::kInvalidArgument,
+                    fmt::format("the batch has positions of {} components, the memory of {}",
+                                batch_.n_pos(), cells_.n_pos()));
+    positions_.reserve(batch_.size() * batch_.n_pos());
+    sets_.begin.push_back(0);
+    for (uint32_t i = 0; i < batch_.size(); i++)
+        if (auto read = read_item(i); !read) return read;
+    sets_.n_seqs = static_cast<uint32_t>(growers_.size());
+    return {};
+}
+
+Result<void> Planner::read_item(uint32_t item) {
+    const auto seqs = batch_.seqs(item);
+    if (seqs.empty())
+        return fail(Code::kInvalidArgument, fmt::format("item {} belongs to no sequence", item));
+    for (const SeqId id : seqs) {
+        if (value(id) < 0)
+            return fail(Code::kInvalidArgument,
+                        fmt::format("item {} names sequence {}", item, value(id)));
+        const uint32_t grower = grower_of(id);
+        const auto set = std::span<const uint32_t>(sets_.seqs).subspan(sets_.begin.back());
+        if (std::find(set.begin(), set.end(), grower) != set.end())
+            return fail(Code::kInvalidArgument,
+                        fmt::format("item {} names sequence {} twice", item, value(id)));
+        sets_.seqs.push_back(grower);
+    }
+    sets_.begin.push_back(static_cast<uint32_t>(sets_.seqs.size()));
+    if (seqs.size() > 1)
+        if (auto coupled = check_coupled(item); !coupled) return coupled;
+    if (auto read = read_position(item); !read) return read;
+    for (const uint32_t g : sets_.of(item)) growers_[g].newest_item = item;
+    return {};
+}
+
+uint32_t Planner::grower_of(SeqId id) {
+    const auto [entry, added] =
+        grower_index_.try_emplace(value(id), static_cast<uint32_t>(growers_.size()));
+    if (!added) return entry->second;
+    Grower grower;
+    grower.id = id;
+    grower.last = cells_.seq_pos_max(id);
+    grower.tails.resize(cells_.n_groups());
+    for (uint32_t g = 0; g < cells_.n_groups(); g++) {
+        const auto spans = cells_.spans(id, g);
+        if (spans.empty()) continue;
+        Tail& tail = grower.tails[g];
+        tail.page = spans.back().page;
+        tail.first = spans.back().first;
+        tail.end = spans.back().end();
+        tail.delta = spans.back().delta;
+    }
+    growers_.push_back(std::move(grower));
+    return entry->second;
+}
+
+// Positions must grow within a sequence. With vectors they may stay: the cells of an image share
+// their time, and rows and columns tell them apart.
+Result<void> Planner::read_position(uint32_t item) {
+    const uint32_t n_pos = batch_.n_pos();
+    const bool next = batch_.pos(item) == kNextPos;
+    Pos last = -1;
+    for (const uint32_t g : sets_.of(item)) last = std::max(last, growers_[g].last);
+    if (next && last >= kMaxPos - 1)
+        return fail(Code::kBadRange, fmt::format("item {} would follow position {}", item, last));
+    const Pos pos = next ? last + 1 : batch_.pos(item);
+    const bool grows = n_pos == 1 ? pos > last : pos >= last;
+    if (pos < 0 || pos == kMaxPos || !grows)
+        return fail(Code::kBadRange,
+                    fmt::format("item {} has position {}, but sequence {} goes up to {}", item, pos,
+                                value(batch_.seqs(item)[0]), last));
+    for (uint32_t c = 0; c < n_pos; c++) {
+        const Pos component = next ? pos : batch_.components(item)[c];
+        if (component < 0)
+            return fail(Code::kBadRange,
+                        fmt::format("item {} has position component {}", item, component));
+        positions_.push_back(component);
+    }
+    for (const uint32_t g : sets_.of(item)) growers_[g].last = pos;
+    return {};
+}
+
+// Sequences may share an item only if they see the same cells before it. Two of them do when their
+// newest items in this batch are the same one (that item was checked), or when neither has any and
+// their spans are equal.
+Result<void> Planner::check_coupled(uint32_t item) const {
+    const auto set = sets_.of(item);
+    const Grower& first = growers_[set[0]];
+    for (const uint32_t s : set.subspan(1)) {
+        const Grower& other = growers_[s];
+        bool same = first.newest_item == other.newest_item;
+        for (uint32_t g = 0; same && first.newest_item == UINT32_MAX && g < cells_.n_groups(); g++) {
+            const auto a = cells_.spans(first.id, g), b = cells_.spans(other.id, g);
+            same = std::equal(a.begin(), a.end(), b.begin(), b.end());
+        }
+        if (!same)
+            return fail(Code::kInvalidArgument,
+                        fmt::format("item {} is shared by sequences {} and {}, which do not see "
+                                    "the same cells before it",
+                                    item, value(first.id), value(other.id)));
+    }
+    return {};
+}
+
+void Planner::plan_ubatch(Plan& plan, std::vector<uint32_t> items) {
+    UbatchPlan& ubatch = plan.ubatches_.emplace_back();
+    ubatch.items = std::move(items);
+    const auto n_items = static_cast<uint32_t>(ubatch.items.size());
+    ubatch.positions.reserve(n_items * batch_.n_pos());
+    for (const uint32_t item : ubatch.items) {
+        const auto at = positions_.begin() + static_cast<ptrdiff_t>(item * batch_.n_pos());
+        ubatch.positions.insert(ubatch.positions.end(), at, at + batch_.n_pos());
+    }
+
+    for (uint32_t i = 0; i < n_items; i++) {
+        if (i > 0 && batch_.same_seqs(ubatch.items[i - 1], ubatch.items[i])) {
+            ubatch.runs.back().count++;
+            continue;
+        }
+        const auto seqs = batch_.seqs(ubatch.items[i]);
+        ubatch.seq_ids.insert(ubatch.seq_ids.end(), seqs.begin(), seqs.end());
+        ubatch.runs.push_back({seqs, i, 1});
+    }
+    size_t begin = 0;  // seq_ids grows no more, so the runs can point into it
+    for (UbatchRun& run : ubatch.runs) {
+        run.seqs = std::span<const SeqId>(ubatch.seq_ids).subspan(begin, run.seqs.size());
+        begin += run.seqs.size();
+    }
+
+    ubatch.groups.resize(cells_.n_groups());
+    for (uint32_t g = 0; g < cells_.n_groups(); g++) {
+        ubatch.groups[g].cells.reserve(n_items);
+        for (const UbatchRun& run : ubatch.runs) claim_run(plan, ubatch, g, run);
+    }
+}
+
+// Claims a run's cells, page by page, and notes what its sequences will gain.
+void Planner::claim_run(Plan& plan, UbatchPlan& ubatch, uint32_t group, const UbatchRun& run) {
+    PagePool& pool = cells_.pools_[group];
+    UbatchGroup& out = ubatch.groups[group];
+    const auto index = static_cast<uint32_t>(plan.ubatches_.size()) - 1;
+    const auto set = sets_.of(ubatch.items[run.first]);
+    const uint32_t n_pos = batch_.n_pos();
+    Tail tail = growers_[set[0]].tails[group];
+    for (uint32_t done = 0; done < run.count;) {
+        const bool fresh = !can_append(group, tail);
+        const bool copied = fresh && open_page(out, group, index, tail);
+        const uint32_t n = std::min(run.count - done, pool.page_size() - tail.end);
+        for (uint32_t i = 0; i < n && !tail.imaginary; i++) {
+            const size_t at = size_t{run.first + done + i} * n_pos;
+            pool.set_pos(tail.page, tail.end + i,
+                         std::span<const Pos>(ubatch.positions).subspan(at, n_pos));
+            out.cells.push_back(value(tail.page) * pool.page_size() + tail.end + i);
+        }
+        if (!tail.imaginary) {
+            const Span grown{tail.page, static_cast<uint16_t>(tail.end), static_cast<uint16_t>(n), 0};
+            pool.claim(tail.page, tail.end + n);
+            for (const SeqId id : run.seqs)
+                plan.changes_.push_back({index, group, id, grown, copied, fresh && id == run.seqs[0]});
+        }
+        if (tail.delta != 0) {  // new cells are encoded where they stand: a span of their own
+            tail.first = tail.end;
+            tail.delta = 0;
+        }
+        tail.end += n;
+        tail.written = index;
+        done += n;
+    }
+    for (const uint32_t s : set) growers_[s].tails[group] = tail;
+}
+
+bool Planner::can_append(uint32_t group, const Tail& tail) const {
+    const PagePool& pool = cells_.pools_[group];
+    if (tail.end == pool.page_size() || (tail.page == kNoPage && !tail.imaginary)) return false;
+    return tail.imaginary || pool.next_cell(tail.page) == tail.end;
+}
+
+// A new page for the tail. When somebody else has cells behind the tail's end, its cells move over
+// first, so that sequences stay dense; true then. Cells that this very ubatch writes cannot be
+// copied before it runs: they stay, and the new page starts empty.
+bool Planner::open_page(UbatchGroup& out, uint32_t group, uint32_t ubatch, Tail& tail) {
+    PagePool& pool = cells_.pools_[group];
+    const std::optional<PageId> page = pool.take();
+    const bool copies = tail.page != kNoPage && !tail.imaginary && tail.end < pool.page_size() &&
+                        tail.written != ubatch;
+    const auto n = static_cast<uint16_t>(copies ? tail.end - tail.first : 0);
+    const Tail old = tail;
+    tail = Tail{page.value_or(kNoPage), 0, n, copies ? old.delta : 0, old.written, !page};
+    if (!page) {
+        missing_[group]++;
+        return false;
+    }
+    taken_[group]++;
+    if (!copies) return false;
+    out.copies.push_back({old.page, *page, static_cast<uint16_t>(old.first), 0, n});
+    pool.copy_pos(old.page, old.first, *page, 0, n);
+    return true;
+}
+
+tl::unexpected<Error> Planner::no_room() const {
+    const auto worst = std::max_element(missing_.begin(), missing_.end());
+    const auto group = static_cast<uint32_t>(worst - missing_.begin());
+    const PagePool& pool = cells_.pool(group);
+    const uint64_t page_size = pool.page_size();
+    const Room room{(taken_[group] + missing_[group]) * page_size, pool.n_free() * page_size,
+                    pool.n_cached() * page_size};
+    Error error{Code::kNoRoom,
+                fmt::format("no room: the batch needs {} more cells, {} are free and {} cached",
+                            room.needed, room.free, room.cached),
+                room};
+    if (cells_.n_groups() > 1) error.message += fmt::format(" in group {}", group);
+    return tl::unexpected<Error>(std::move(error));
+}
+
+}  // namespace cellar

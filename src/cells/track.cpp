@@ -1,0 +1,226 @@
+#include "cells/track.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace cellar {
+
+uint32_t span_cells_before(const PagePool& pool, const Span& span, Pos p) {
+    // In 64 bits, since a delta may carry the difference out of 32.
+    const int64_t encoded = int64_t{p} - span.delta;
+    if (pool.counts_up(span.page)) {
+        const int64_t n = encoded - pool.pos(span.page, span.first);
+        return static_cast<uint32_t>(std::clamp<int64_t>(n, 0, span.count));
+    }
+    uint32_t low = 0, high = span.count;
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        if (pool.pos(span.page, span.first + middle) < encoded) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+Pos Track::pos_min(const PagePool& pool) const {
+    if (spans_.empty()) return -1;
+    // Spans are sorted by their first position even where they lie over each other.
+    return first_pos(pool, spans_.front());
+}
+
+Pos Track::pos_max(const PagePool& pool) const {
+    if (spans_.empty()) return -1;
+    if (ordered_) return last_pos(pool, spans_.back());
+    Pos max = -1;
+    for (const Span& s : spans_) max = std::max(max, last_pos(pool, s));
+    return max;
+}
+
+uint32_t Track::cells_before(const PagePool& pool, Pos p) const {
+    uint32_t n = 0;
+    for (const Span& s : spans_) {
+        const uint32_t before = span_cells_before(pool, s, p);
+        n += before;
+        if (ordered_ && before < s.count) break;
+    }
+    return n;
+}
+
+void Track::remove(PagePool& pool, Range range) {
+    if (range.begin <= 0 && range.end == kMaxPos) return release(pool);
+    cut(pool, range.begin);
+    cut(pool, range.end);
+    const size_t begin = find(pool, range.begin);
+    size_t kept = begin, i = begin;
+    for (; i < spans_.size(); i++) {
+        const Span& s = spans_[i];
+        const Pos first = first_pos(pool, s);
+        if (first >= range.end) break;  // sorted by first position: nothing behind is inside
+        if (first >= range.begin) {
+            n_cells_ -= s.count;
+            pool.release(s.page, s.end());
+        } else {
+            spans_[kept++] = s;
+        }
+    }
+    spans_.erase(spans_.begin() + static_cast<ptrdiff_t>(kept),
+                 spans_.begin() + static_cast<ptrdiff_t>(i));
+    if (!ordered_) sort(pool, 0);
+}
+
+void Track::release(PagePool& pool) {
+    // Last page first: the pool hands out what came back last, so a new sequence walks upwards.
+    for (size_t i = spans_.size(); i-- > 0;) pool.release(spans_[i].page, spans_[i].end());
+    spans_.clear();
+    n_cells_ = 0;
+    ordered_ = true;
+}
+
+void Track::adopt(PagePool& pool, const Track& from, Range range) {
+    std::vector<Span> taken;
+    const bool whole = range.begin <= 0 && range.end == kMaxPos;
+    if (whole && spans_.empty()) {
+        taken = from.spans_;
+    } else {
+        for (size_t i = from.find(pool, range.begin); i < from.spans_.size(); i++) {
+            Span s = from.spans_[i];
+            if (from.first_pos(pool, s) >= range.end) break;
+            const uint32_t skipped = span_cells_before(pool, s, range.begin);
+            const uint32_t end = span_cells_before(pool, s, range.end);
+            s.first = static_cast<uint16_t>(s.first + skipped);
+            s.count = static_cast<uint16_t>(end - std::min(end, skipped));
+            if (s.count > 0) taken.push_back(s);
+        }
+    }
+    for (const Span& s : taken) {
+        pool.hold(s.page, s.end());
+        n_cells_ += s.count;
+    }
+    if (spans_.empty()) {
+        spans_ = std::move(taken);
+        ordered_ = from.ordered_;
+        return;
+    }
+    const size_t at = find(pool, range.begin);
+    spans_.insert(spans_.begin() + static_cast<ptrdiff_t>(at), taken.begin(), taken.end());
+    if (!ordered_ || !from.ordered_) sort(pool, 0);
+}
+
+void Track::shift(PagePool& pool, Range range, Pos delta) {
+    if (delta < 0) remove(pool, {range.begin, std::min(range.end, -delta)});
+    if (range.empty() || spans_.empty()) return;
+    cut(pool, range.begin);
+    cut(pool, range.end);
+    const size_t begin = find(pool, range.begin);
+    for (size_t i = begin; i < spans_.size(); i++) {
+        Span& s = spans_[i];
+        const Pos first = first_pos(pool, s);
+        if (first >= range.end) break;
+        if (first >= range.begin) s.delta += delta;
+    }
+    sort(pool, ordered_ ? (begin > 0 ? begin - 1 : 0) : 0);
+}
+
+void Track::move_tail(PagePool& pool, PageId page, bool held) {
+    Span& tail = spans_.back();
+    if (held) {
+        pool.move_end(page, 0, tail.count);
+    } else {
+        pool.hold(page, tail.count);
+    }
+    pool.release(tail.page, tail.end());
+    tail.page = page;
+    tail.first = 0;
+}
+
+void Track::append(PagePool& pool, const Span& grown, bool held) {
+    n_cells_ += grown.count;
+    const bool neighbour = !spans_.empty() && spans_.back().page == grown.page &&
+                           spans_.back().end() == grown.first && spans_.back().delta == grown.delta;
+    if (neighbour) {
+        pool.move_end(grown.page, grown.first, grown.end());
+        spans_.back().count = static_cast<uint16_t>(spans_.back().count + grown.count);
+        return;
+    }
+    if (held) {
+        pool.move_end(grown.page, 0, grown.end());
+    } else {
+        pool.hold(grown.page, grown.end());
+    }
+    spans_.push_back(grown);
+}
+
+void Track::replace(PagePool& pool, size_t first, size_t n, std::span<const Span> spans) {
+    const auto begin = spans_.begin() + static_cast<ptrdiff_t>(first);
+    const auto end = begin + static_cast<ptrdiff_t>(n);
+    for (auto it = begin; it != end; ++it) pool.release(it->page, it->end());
+    spans_.erase(begin, end);
+    spans_.insert(spans_.begin() + static_cast<ptrdiff_t>(first), spans.begin(), spans.end());
+}
+
+std::pair<size_t, size_t> Track::cut_out(PagePool& pool, Range range) {
+    assert(ordered_);
+    cut(pool, range.begin);
+    cut(pool, range.end);
+    const size_t first = find(pool, range.begin);
+    size_t last = first;
+    while (last < spans_.size() && first_pos(pool, spans_[last]) < range.end) last++;
+    return {first, last};
+}
+
+uint32_t Track::n_deltas() const {
+    std::vector<Pos> deltas;
+    for (const Span& s : spans_)
+        if (std::find(deltas.begin(), deltas.end(), s.delta) == deltas.end())
+            deltas.push_back(s.delta);
+    return static_cast<uint32_t>(deltas.size());
+}
+
+size_t Track::find(const PagePool& pool, Pos p) const {
+    if (!ordered_ || p <= 0) return 0;
+    // Newest first: people rewind and extend the end of a sequence, so the answer is nearly always
+    // the last span or none.
+    if (spans_.empty() || last_pos(pool, spans_.back()) < p) return spans_.size();
+    const auto at = std::lower_bound(
+        spans_.begin(), spans_.end(), p,
+        [&](const Span& s, Pos x) { return last_pos(pool, s) < x; });
+    return static_cast<size_t>(at - spans_.begin());
+}
+
+// Makes a border at `p`: afterwards no span holds positions on both sides of it.
+void Track::cut(PagePool& pool, Pos p) {
+    for (size_t i = find(pool, p); i < spans_.size(); i++) {
+        const Span s = spans_[i];
+        if (first_pos(pool, s) >= p) break;
+        const uint32_t left = span_cells_before(pool, s, p);
+        if (left == s.count) continue;
+        pool.hold(s.page, s.first + left);
+        spans_[i].count = static_cast<uint16_t>(left);
+        const Span right{s.page, static_cast<uint16_t>(s.first + left),
+                         static_cast<uint16_t>(s.count - left), s.delta};
+        spans_.insert(spans_.begin() + static_cast<ptrdiff_t>(i) + 1, right);
+        if (ordered_) break;
+        i++;
+    }
+    if (!ordered_) sort(pool, 0);
+}
+
+// Puts spans from `first` on in order of their first positions and learns whether any lie over
+// each other. Nearly always they stand in order already, and only that is checked.
+void Track::sort(const PagePool& pool, size_t first) {
+    const auto begin = spans_.begin() + static_cast<ptrdiff_t>(first);
+    const auto before = [&](const Span& a, const Span& b) {
+        return first_pos(pool, a) < first_pos(pool, b);
+    };
+    if (!std::is_sorted(begin, spans_.end(), before)) {
+        std::stable_sort(spans_.begin(), spans_.end(), before);
+        first = 0;
+    }
+    ordered_ = true;
+    for (size_t i = first + 1; i < spans_.size() && ordered_; i++)
+        ordered_ = last_pos(pool, spans_[i - 1]) <= first_pos(pool, spans_[i]);
+}
+
+}  // namespace cellar
