@@ -127,7 +127,8 @@ private:
         if (!read_string(name)) return false;
         if (name.empty()) return refuse("{} has an empty name", where());
         if (name.find('\0') != name.npos) return refuse("{} has a NUL byte in its name", where());
-        if (!seen.insert(name).second) return refuse("{} is there twice: '{}'", where(), printable(name));
+        if (!seen.insert(name).second)
+            return refuse("{} is there twice: '{}'", where(), printable(name));
         part_name_ = name;
         return true;
     }
@@ -136,7 +137,8 @@ private:
         enter("the header");
         std::array<char, 4> magic{};
         uint32_t version = 0;
-        if (file_.size() < magic.size() || !read(magic) || std::memcmp(magic.data(), "GGUF", 4) != 0)
+        if (file_.size() < magic.size() || !read(magic) ||
+            std::memcmp(magic.data(), "GGUF", 4) != 0)
             return refuse("this is not a GGUF file: it does not begin with the letters GGUF");
         if (!read(version)) return false;
         if (version != 0 && (version & 0xffff) == 0)
@@ -244,10 +246,11 @@ private:
         // Numbers of types that ggml has dropped have blocks of 0 elements.
         const int64_t block = in_range ? ggml_blck_size(type) : 0;
         if (block < 1 || ggml_type_size(type) == 0)
-            return refuse("{} has type {}, which this build of ggml does not know", where(), number);
+            return refuse("{} has type {}, which this build of ggml does not know", where(),
+                          number);
         if (row % block != 0)
-            return refuse("{} has rows of {} elements, which {} blocks of {} do not divide", where(),
-                          row, ggml_type_name(type), block);
+            return refuse("{} has rows of {} elements, which {} blocks of {} do not divide",
+                          where(), row, ggml_type_name(type), block);
         const auto blocks = static_cast<uint64_t>(elements / block);
         if (blocks > file_.size() / ggml_type_size(type))
             return refuse("{} would have {} blocks of {} bytes, but the file has {} bytes", where(),

@@ -81,10 +81,10 @@ struct Value {
     std::string_view path;
     std::string_view key;
     int64_t id;
-    gguf_type type;     // of the value, or of the array's elements
+    gguf_type type;  // of the value, or of the array's elements
     bool is_array;
-    size_t count;       // 1 for a scalar
-    const void* data;   // null for strings
+    size_t count;      // 1 for a scalar
+    const void* data;  // null for strings
 
     std::string kind() const {
         const char* name = gguf_type_name(type);
@@ -97,8 +97,8 @@ struct Value {
     }
 
     tl::unexpected<Error> out_of_range(size_t index) const {
-        return fail(Code::kBadFile, fmt::format("{}: element {} of key '{}' is out of range", path,
-                                                index, key));
+        return fail(Code::kBadFile,
+                    fmt::format("{}: element {} of key '{}' is out of range", path, index, key));
     }
 
     Result<int32_t> int32(size_t index) const {
@@ -122,7 +122,8 @@ std::optional<Value> find_value(const gguf_context* context, std::string_view pa
     }
     // ggml aborts when it is asked for the bytes of strings.
     if (value.type != GGUF_TYPE_STRING)
-        value.data = value.is_array ? gguf_get_arr_data(context, id) : gguf_get_val_data(context, id);
+        value.data =
+            value.is_array ? gguf_get_arr_data(context, id) : gguf_get_val_data(context, id);
     return value;
 }
 
@@ -141,8 +142,7 @@ Result<std::vector<int32_t>> load_ints(const Value& value) {
 template <class T>
 Result<T> required(Result<std::optional<T>>&& found, std::string_view path, std::string_view key) {
     if (!found) return pass(std::move(found));
-    if (!*found)
-        return fail(Code::kBadFile, fmt::format("{}: key '{}' is missing", path, key));
+    if (!*found) return fail(Code::kBadFile, fmt::format("{}: key '{}' is missing", path, key));
     return std::move(**found);
 }
 
@@ -153,7 +153,8 @@ void GgufFile::FreeContext::operator()(gguf_context* context) const {
 }
 
 GgufFile::GgufFile(std::string path, std::shared_ptr<const MappedFile> mapping, Context context)
-    : path_(std::move(path)), mapping_(std::move(mapping)), context_(std::move(context)) {}
+    : path_(std::move(path)), mapping_(std::move(mapping)), context_(std::move(context)) {
+}
 
 GgufFile::GgufFile(GgufFile&&) noexcept = default;
 GgufFile& GgufFile::operator=(GgufFile&&) noexcept = default;
@@ -168,7 +169,7 @@ Result<GgufFile> GgufFile::open(const std::filesystem::path& path) try {
         return fail(error.code, fmt::format("{}: {}", path.string(), error.message));
     }
 
-    // ggml 0.15 tells dimensions only through tensors that it makes (`gguf_get_tensor_ne` is newer).
+    // Dimensions come through tensors that ggml makes: `gguf_get_tensor_ne` is newer than 0.15.
     ggml_context* made = nullptr;
     const gguf_init_params params{/*no_alloc=*/true, /*ctx=*/&made};
     Context context(gguf_init_from_buffer(bytes.data(), bytes.size(), params));

@@ -101,8 +101,8 @@ private:
 
     std::string path_;
     std::shared_ptr<const MappedFile> mapping_;
-    Context context_;                                        // ggml's copy of the metadata
-    std::vector<TensorInfo> tensors_;                        // names point into context_
+    Context context_;                                       // ggml's copy of the metadata
+    std::vector<TensorInfo> tensors_;                       // names point into context_
     std::unordered_map<std::string_view, size_t> by_name_;  // index into tensors_
 };
 
