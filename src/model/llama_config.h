@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/error.h"
+#include "gguf/gguf_file.h"
+#include "model/rope_config.h"
+
+namespace cellar {
+
+// The settings of a model of architecture `llama`, as its graph needs them. Every number has been
+// checked: products of them fit their types, heads divide as they must.
+struct LlamaConfig {
+    uint32_t n_layer = 0;
+    uint32_t n_embd = 0;              // width of the residual stream
+    uint32_t n_head = 0;              // query heads
+    std::vector<uint32_t> n_head_kv;  // [n_layer]; each divides n_head
+    uint32_t head_dim = 0;            // of queries, keys and values; even
+    uint32_t n_ff = 0;                // width inside the feed-forward block
+    uint32_t n_vocab = 0;             // rows of token_embd; equals the tokenizer's list
+    uint32_t n_ctx_train = 0;         // tokens
+    float rms_eps = 0;
+    float attn_scale = 0;  // of q·k: 1 / sqrt(head_dim)
+    RopeConfig rope;
+};
+
+// Reads `llama.*`. As llama.cpp does for this architecture, it ignores attention.scale, sliding
+// windows, soft-caps, clamps and logit scales: converters write keys that llama has no use for.
+// Errors: kUnsupported for another architecture, experts, attention that is not causal, heads or
+// feed-forward widths that differ by layer, or values as wide as no key; kBadFile for missing keys
+// and numbers that make no sense.
+Result<LlamaConfig> read_llama_config(const GgufFile& file);
+
+}  // namespace cellar
