@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/decoder.h"
+#include "engine/request.h"
+#include "engine/scheduler.h"
+#include "engine/session.h"
+
+namespace cellar {
+
+struct EngineOptions {
+    uint32_t n_ctx = 4096;       // tokens of one request or session; at most the pool's cells
+    uint32_t n_vocab = 0;        // of the model
+    uint32_t step_tokens = 512;  // computed in one step; best the decoder's max_ubatch
+    std::vector<Token> eog;      // tokens that end a text
+};
+
+// Writes texts for many requests at once (continuous batching): each step computes a token for
+// every request that writes and a piece of the prompts of those that begin.
+//
+//   auto id = engine->submit({.prompt = tokens, .max_tokens = 100});
+//   while (!engine->idle()) {
+//       for (const Event& event : engine->step()) { ... }
+//   }
+//
+// A text ends with kLength when its newest token finds the context full: a prompt of P tokens can
+// be followed by n_ctx - P + 1, since the last one needs no cell. All sequences of the decoder's
+// memory are the engine's. Not thread-safe.
+class Engine {
+public:
+    // `decoder` must outlive the engine. Errors: kInvalidArgument for options that do not fit it.
+    static Result<std::unique_ptr<Engine>> create(Decoder& decoder, const EngineOptions& options);
+
+    // Queues a request. Errors: kInvalidArgument for a prompt that is empty or holds what is no
+    // token, or for absurd sampling; kBadRange for a prompt longer than the context or an unknown
+    // session; kBusy for a session with another request.
+    Result<RequestId> submit(Request request);
+
+    // The request ends with kCancelled in the next step. Unknown or ended ones: does nothing.
+    void cancel(RequestId id);
+
+    // One step: schedule, then prepare, compute and commit (Decoder), sample, report. The events
+    // are valid until the next step. What fails is reported in events of the requests it concerns:
+    // their sequences are dropped (a session's too: it is empty then), all others go on.
+    const std::vector<Event>& step();
+
+    // Nothing to do for step().
+    bool idle() const { return scheduler_.empty(); }
+
+    // A sequence that is kept from request to request, until it is closed. Its cells count as used.
+    SessionId open_session();
+    // Errors: kBadRange for an unknown session, kBusy while a request uses it.
+    Result<void> close_session(SessionId id);
+    // How many tokens the session's sequence holds; 0 for an unknown one.
+    size_t held(SessionId id) const;
+
+    const EngineOptions& options() const { return options_; }
+
+private:
+    Engine(Decoder& decoder, const EngineOptions& options);
+
+    Result<void> check(const Request& request) const;
+    void admit();
+    void begin(Task& task);
+    void advance(const Scheduler::Pick& pick, const std::optional<Result<Token>>& sampled);
+    bool is_end(const Task& task, Token token) const;
+    void end(Task& task, StopReason reason);
+    void end(Task& task, Error error);
+    void retire(Task& task, bool sound);
+    void forget(SeqId seq);
+    SeqId take_seq();
+
+    const EngineOptions options_;
+    Decoder& decoder_;
+    Scheduler scheduler_;
+    std::unordered_map<SessionId, Session> sessions_;
+    std::vector<RequestId> cancelled_;
+    std::vector<SeqId> free_seqs_;
+    int32_t next_seq_ = 0;  // never given out so far
+    uint64_t next_request_ = 0;
+    uint32_t next_session_ = 0;
+    Batch batch_;                // of the current step
+    std::vector<Event> events_;  // of the current step
+};
+
+}  // namespace cellar

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/types.h"
+#include "engine/sampler.h"
+
+namespace cellar {
+
+enum class RequestId : uint64_t {};
+enum class SessionId : uint32_t {};
+
+// What a caller wants written: a text to go on from, and when to stop.
+struct Request {
+    std::vector<Token> prompt;  // never empty
+    SamplerParams sampling;
+    std::optional<uint32_t> max_tokens;  // to generate; none: until the context is full
+    bool ignore_eos = false;             // go on after end-of-generation tokens, as after any other
+    std::optional<SessionId> session;    // computes in this session's sequence, and leaves it there
+};
+
+enum class StopReason {
+    kEos,        // the model ended its text; the end-of-generation token is not handed out
+    kLength,     // max_tokens were generated, or the context is full
+    kCancelled,  // the caller asked
+};
+
+// "eos", "length", "cancelled".
+constexpr std::string_view name(StopReason reason) {
+    constexpr std::string_view kNames[] = {"eos", "length", "cancelled"};
+    return kNames[static_cast<size_t>(reason)];
+}
+
+// Tokens of a request so far.
+struct Usage {
+    uint32_t prompt = 0;     // in the prompt
+    uint32_t cached = 0;     // of these, held already when the request began
+    uint32_t computed = 0;   // that this request computed, of prompt and generated ones
+    uint32_t generated = 0;  // handed out
+};
+
+// What a step did for one request: a token, an end, or both at once.
+struct Event {
+    RequestId request{0};
+    std::optional<Token> token;
+    std::optional<StopReason> stop;  // ended well
+    std::optional<Error> error;      // ended badly; never together with stop
+    Usage usage;
+
+    bool last() const { return stop || error; }
+};
+
+}  // namespace cellar

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/types.h"
+#include "engine/request.h"
+#include "engine/sampler.h"
+
+namespace cellar {
+
+// A request on its way through the engine.
+struct Task {
+    Task(RequestId id_, Request request_, Sampler sampler_);
+
+    bool wants_more() const { return usage.generated < max_tokens; }
+    // All but its newest token is computed: the next step gives it a token.
+    bool decoding() const { return usage.generated > 0; }
+    size_t left() const { return tokens.size() - n_computed; }
+
+    RequestId id;
+    Request request;
+    uint32_t max_tokens;
+    Sampler sampler;
+    std::optional<SeqId> seq;   // once it runs
+    uint64_t cells = 0;         // in whole pages: what its longest possible text needs
+    std::vector<Token> tokens;  // the prompt, then what was generated
+    size_t n_computed = 0;      // of tokens: those that the memory holds
+    Usage usage;
+};
+
+// Decides what each step computes. Every running task has the cells of its longest possible text
+// set aside, so that no step runs out of room halfway; others wait, in order of arrival.
+class Scheduler {
+public:
+    // Work for one task in one step.
+    struct Pick {
+        Task* task = nullptr;
+        size_t count = 0;  // of task->tokens, from n_computed on
+    };
+
+    // `n_cells`: of the pool, to be set aside in whole pages.
+    Scheduler(uint64_t n_cells, uint32_t page_size) : free_(n_cells), page_size_(page_size) {}
+
+    // Queues a task whose text will need at most `cells`.
+    void add(std::unique_ptr<Task> task, uint64_t cells);
+
+    // The task to run next, if its cells are free beside `held` cells that it has already: it joins
+    // the running ones. Null when none waits or the first does not fit.
+    Task* admit(uint64_t held);
+
+    // The first of the tasks that wait, or null.
+    Task* next() const { return waiting_.empty() ? nullptr : waiting_.front().get(); }
+
+    // Up to `budget` tokens. First one of each decoding task, taking turns when they are more than
+    // the budget; then prompts, first come first served. So a long prompt never halts the others.
+    std::vector<Pick> pick(size_t budget);
+
+    // Takes a task out, running or waiting. Of a running one's cells, `kept` stay set aside.
+    void remove(RequestId id, uint64_t kept);
+
+    // Frees cells that a removal kept.
+    void give_back(uint64_t cells) { free_ += in_pages(cells); }
+
+    Task* find(RequestId id) const;
+    bool empty() const { return waiting_.empty() && running_.empty(); }
+    bool any_running() const { return !running_.empty(); }
+    uint64_t free_cells() const { return free_; }
+    uint64_t in_pages(uint64_t cells) const {
+        return (cells + page_size_ - 1) / page_size_ * page_size_;
+    }
+
+private:
+    uint64_t free_;  // cells set aside for nobody
+    uint32_t page_size_;
+    size_t turn_ = 0;  // index into running_ of the decoding task to serve first
+    std::deque<std::unique_ptr<Task>> waiting_;
+    std::vector<std::unique_ptr<Task>> running_;  // in order of arrival
+};
+
+}  // namespace cellar
