@@ -19,6 +19,9 @@ public:
     Finding run() {
         for (const SeqId id : cells_.sequences())
             if (auto finding = walk(id)) return finding;
+        for (const CellMove& move : cells_.pending())
+            if (move.group == group_)
+                found_[value(move.copy.from)][move.copy.from_first + uint32_t{move.copy.count}]++;
         uint32_t free = 0;
         for (uint32_t p = 0; p < pool_.n_pages(); p++) {
             if (auto finding = check_page(PageId{p})) return finding;

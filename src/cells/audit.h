@@ -7,7 +7,7 @@
 
 namespace cellar {
 
-// Checks the bookkeeping against itself: walks every sequence, counts holders of each page by the
+// Checks the bookkeeping against itself: walks every sequence and pending move, counts holders of each page by the
 // end that they see, and compares with what the pools say; checks that spans lie within their
 // pages' fill, do not fall in position, add up to their cell counts, and that live + cached + free
 // pages make the pool. No plan may be open, and no keeper may hold pages.

@@ -14,12 +14,6 @@ namespace {
 
 constexpr uint64_t kMaxCells = INT32_MAX;  // graphs number rows with 32 bits
 
-Result<void> check_range(Pos p0, Pos p1) {
-    const Range range = make_range(p0, p1);
-    if (range.begin <= range.end) return {};
-    return fail(Code::kBadRange, fmt::format("the range [{}, {}) ends before it begins", p0, p1));
-}
-
 }  // namespace
 
 Result<Cells> Cells::create(const CellsConfig& config) {
@@ -35,6 +29,7 @@ Result<Cells> Cells::create(const CellsConfig& config) {
     Cells cells;
     cells.page_size_ = config.page_size;
     cells.n_pos_ = config.n_pos;
+    cells.max_deltas_ = std::max(1u, config.max_deltas);
     for (const uint32_t n_cells : config.group_cells) {
         const uint64_t n_pages = (uint64_t{n_cells} + config.page_size - 1) / config.page_size;
         if (n_pages == 0 || n_pages * config.page_size >= kMaxCells)
@@ -44,39 +39,6 @@ Result<Cells> Cells::create(const CellsConfig& config) {
         cells.pools_.emplace_back(static_cast<uint32_t>(n_pages), config.page_size, config.n_pos);
     }
     return cells;
-}
-
-Result<void> Cells::seq_rm(SeqId seq, Pos p0, Pos p1) {
-    if (auto ok = check_verb(seq, true); !ok) return ok;
-    if (auto ok = check_range(p0, p1); !ok) return ok;
-    const Range range = make_range(p0, p1);
-    if (range.empty()) return {};
-    for (const SeqId id : selected(seq)) {
-        Sequence& tracks = *find(id);
-        for (uint32_t g = 0; g < n_groups(); g++) tracks[g].remove(pools_[g], range);
-        drop_if_empty(id);
-    }
-    return {};
-}
-
-Result<void> Cells::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
-    if (auto ok = check_verb(from, false); !ok) return ok;
-    if (auto ok = check_verb(to, false); !ok) return ok;
-    if (auto ok = check_range(p0, p1); !ok) return ok;
-    const Range range = make_range(p0, p1);
-    if (from == to || range.empty()) return {};
-    Sequence& target = find_or_add(to);
-    const Sequence* source = find(from);
-    for (uint32_t g = 0; g < n_groups(); g++) {
-        target[g].remove(pools_[g], range);
-        if (source != nullptr) target[g].adopt(pools_[g], (*source)[g], range);
-    }
-    drop_if_empty(to);
-    return {};
-}
-
-Result<void> Cells::clear() {
-    return seq_rm(kEverySeq, 0, kOpen);
 }
 
 Pos Cells::seq_pos_min(SeqId seq) const {
@@ -97,6 +59,8 @@ Pos Cells::seq_pos_max(SeqId seq) const {
 
 Result<Plan> Cells::prepare(const Batch& batch, const SplitOptions& options) {
     if (busy()) return fail(Code::kBusy, "a plan is open");
+    if (!pending_.empty())
+        return fail(Code::kBusy, fmt::format("{} moves of cells are pending", pending_.size()));
     return Planner(*this, batch, options).run();
 }
 
@@ -139,18 +103,6 @@ std::vector<SeqId> Cells::sequences() const {
     return ids;
 }
 
-Result<void> Cells::check_verb(SeqId seq, bool wildcard) const {
-    if (busy()) return fail(Code::kBusy, "a plan is open");
-    if (value(seq) >= 0 || (wildcard && seq == kEverySeq)) return {};
-    return fail(Code::kInvalidArgument, fmt::format("{} is no sequence here", value(seq)));
-}
-
-std::vector<SeqId> Cells::selected(SeqId seq) const {
-    if (seq == kEverySeq) return sequences();
-    if (find(seq) == nullptr) return {};
-    return {seq};
-}
-
 Cells::Sequence* Cells::find(SeqId seq) {
     const auto entry = sequences_.find(value(seq));
     return entry == sequences_.end() ? nullptr : &entry->second;
@@ -167,13 +119,6 @@ Cells::Sequence& Cells::find_or_add(SeqId seq) {
     return tracks;
 }
 
-void Cells::drop_if_empty(SeqId seq) {
-    const auto entry = sequences_.find(value(seq));
-    const bool empty = std::all_of(entry->second.begin(), entry->second.end(),
-                                   [](const Track& track) { return track.empty(); });
-    if (empty) sequences_.erase(entry);
-}
-
 // Returns what the plan claimed and did not commit.
 void Cells::cancel(Plan& plan) {
     for (size_t i = plan.next_change_; i < plan.changes_.size(); i++) {
@@ -188,6 +133,18 @@ void Cells::close(Plan& plan) {
         pools_[change.group].unclaim(change.grown.page);
     open_plan_ = 0;
     plan.cells_ = nullptr;
+}
+
+tl::unexpected<Error> Cells::no_room(uint32_t group, uint64_t pages) const {
+    const PagePool& pool = pools_[group];
+    const Room room{pages * page_size_, uint64_t{pool.n_free()} * page_size_,
+                    uint64_t{pool.n_cached()} * page_size_};
+    Error error{Code::kNoRoom,
+                fmt::format("no room: {} more cells are needed, {} are free and {} cached",
+                            room.needed, room.free, room.cached),
+                room};
+    if (n_groups() > 1) error.message += fmt::format(" in group {}", group);
+    return tl::unexpected<Error>(std::move(error));
 }
 
 }  // namespace cellar

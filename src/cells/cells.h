@@ -22,6 +22,7 @@ struct CellsConfig {
     std::vector<uint32_t> group_cells;  // cells of each group's pool, rounded up to whole pages
     uint32_t page_size = 32;            // cells a page; a power of two from 1 to 256
     uint32_t n_pos = 1;                 // components of a position; more than 1 for M-RoPE
+    uint32_t max_deltas = 8;            // of one sequence in one group, before cells are re-encoded
 };
 
 // The bookkeeping of an attention memory: which sequence sees which cells of which pages. It knows
@@ -52,6 +53,21 @@ public:
     // only; onto itself it does nothing. Both must be sequences, no wildcard.
     Result<void> seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
 
+    // Forgets every sequence but this one.
+    Result<void> seq_keep(SeqId seq);
+
+    // Moves the positions of the cells at [p0, p1) by `delta`. Cells that would stand below 0 are
+    // forgotten; kBadRange when one would pass the greatest position. Edits spans only: no cell is
+    // copied or re-encoded, and others keep what they see. Only where a sequence would come to more
+    // than `max_deltas` different deltas its moved cells are re-encoded into pages of its own
+    // (pending moves), and kNoRoom is possible. O(spans of the sequence).
+    Result<void> seq_add(SeqId seq, Pos p0, Pos p1, Pos delta);
+
+    // Divides the positions of the cells at [p0, p1) by `d`, rounding down. The cells are
+    // re-encoded into pages of their own (pending moves). Errors: kInvalidArgument for d < 1,
+    // kUnsupported over cells whose position components differ (images), kNoRoom.
+    Result<void> seq_div(SeqId seq, Pos p0, Pos p1, int32_t d);
+
     // Forgets every sequence.
     Result<void> clear();
 
@@ -59,6 +75,15 @@ public:
     // is the greatest of the groups': from there on all of them can answer.
     Pos seq_pos_min(SeqId seq) const;
     Pos seq_pos_max(SeqId seq) const;
+
+    // -- Moves that verbs left to be done ------------------------------------------------------
+
+    // In the order in which they must be done, all of them before the next `prepare` (which is
+    // kBusy until then). Sources stay as they are until `finish_moves`.
+    std::span<const CellMove> pending() const { return pending_; }
+
+    // Says that the pending moves have been done.
+    void finish_moves();
 
     // -- Batches -------------------------------------------------------------------------------
 
@@ -106,13 +131,23 @@ private:
     const Sequence* find(SeqId seq) const;
     Sequence& find_or_add(SeqId seq);
     std::vector<SeqId> selected(SeqId seq) const;
+    void drop(SeqId seq);
     void drop_if_empty(SeqId seq);
+    Result<void> check_shift(SeqId seq, Range range, int64_t delta) const;
+    Result<void> check_scalar(SeqId seq, Range range) const;
+    Result<void> check_room(std::span<const uint64_t> needed) const;
+    tl::unexpected<Error> no_room(uint32_t group, uint64_t pages) const;
+    uint64_t cells_to_reencode(const Track& track, uint32_t group, Range range, Pos delta) const;
+    void reencode(Track& track, uint32_t group, Range range, int32_t divisor);
+    uint64_t pages(uint64_t cells) const { return (cells + page_size_ - 1) / page_size_; }
     void cancel(Plan& plan);
     void close(Plan& plan);
 
     uint32_t page_size_ = 0;
     uint32_t n_pos_ = 1;
+    uint32_t max_deltas_ = 0;
     std::vector<PagePool> pools_;  // by group
+    std::vector<CellMove> pending_;  // each holds its source, up to the end of what it copies
     std::unordered_map<int32_t, Sequence> sequences_;  // only those that hold something
     uint64_t open_plan_ = 0;       // serial of the plan that is open; 0: none
     uint64_t last_serial_ = 0;

@@ -78,6 +78,7 @@ public:
     // -- Looking -------------------------------------------------------------------------------
 
     uint32_t page_size() const { return page_size_; }
+    uint32_t n_pos() const { return n_pos_; }
     uint32_t n_pages() const { return static_cast<uint32_t>(pages_.size()); }
     uint32_t n_free() const { return static_cast<uint32_t>(free_.size()); }
     uint32_t n_cached() const { return n_cached_; }

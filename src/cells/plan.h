@@ -6,20 +6,12 @@
 #include <vector>
 
 #include "base/types.h"
+#include "cells/cell_move.h"
 #include "cells/span.h"
 
 namespace cellar {
 
 class Cells;
-
-// Cells whose bytes must stand elsewhere before the ubatch that needs them is computed.
-struct CellCopy {
-    PageId from = kNoPage;
-    PageId to = kNoPage;
-    uint16_t from_first = 0;
-    uint16_t to_first = 0;
-    uint16_t count = 0;
-};
 
 // Neighbouring items of a ubatch that extend the same sequences.
 struct UbatchRun {

@@ -21,7 +21,9 @@ Result<Plan> Planner::run() {
     for (auto& items : *ubatches) plan_ubatch(plan, std::move(items));
     if (std::any_of(missing_.begin(), missing_.end(), [](uint32_t n) { return n > 0; })) {
         plan.cancel();
-        return no_room();
+        const auto worst = std::max_element(missing_.begin(), missing_.end());
+        const auto group = static_cast<uint32_t>(worst - missing_.begin());
+        return cells_.no_room(group, uint64_t{taken_[group]} + missing_[group]);
     }
     return plan;
 }
@@ -227,21 +229,6 @@ bool Planner::open_page(UbatchGroup& out, uint32_t group, uint32_t ubatch, Tail&
     out.copies.push_back({old.page, *page, static_cast<uint16_t>(old.first), 0, n});
     pool.copy_pos(old.page, old.first, *page, 0, n);
     return true;
-}
-
-tl::unexpected<Error> Planner::no_room() const {
-    const auto worst = std::max_element(missing_.begin(), missing_.end());
-    const auto group = static_cast<uint32_t>(worst - missing_.begin());
-    const PagePool& pool = cells_.pool(group);
-    const uint64_t page_size = pool.page_size();
-    const Room room{(taken_[group] + missing_[group]) * page_size, pool.n_free() * page_size,
-                    pool.n_cached() * page_size};
-    Error error{Code::kNoRoom,
-                fmt::format("no room: the batch needs {} more cells, {} are free and {} cached",
-                            room.needed, room.free, room.cached),
-                room};
-    if (cells_.n_groups() > 1) error.message += fmt::format(" in group {}", group);
-    return tl::unexpected<Error>(std::move(error));
 }
 
 }  // namespace cellar

@@ -52,7 +52,6 @@ private:
     void claim_run(Plan& plan, UbatchPlan& ubatch, uint32_t group, const UbatchRun& run);
     bool can_append(uint32_t group, const Tail& tail) const;
     bool open_page(UbatchGroup& out, uint32_t group, uint32_t ubatch, Tail& tail);
-    tl::unexpected<Error> no_room() const;
 
     Cells& cells_;
     const Batch& batch_;

@@ -56,7 +56,8 @@ Ubatches split_simple(const ItemSets& sets, uint32_t max_ubatch) {
 
 Ubatches split_per_sequence(const ItemSets& sets, uint32_t max_ubatch) {
     Ubatches ubatches;
-    for (const auto& items : Components(sets).items()) {
+    const Components components(sets);
+    for (const auto& items : components.items()) {
         ubatches.emplace_back();
         for (const uint32_t i : items) {
             std::vector<uint32_t>* last = &ubatches.back();

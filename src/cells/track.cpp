@@ -38,6 +38,19 @@ Pos Track::pos_max(const PagePool& pool) const {
     return max;
 }
 
+Pos Track::pos_max_before(const PagePool& pool, Pos p) const {
+    Pos max = -1;
+    // The span that holds p may begin before it, and the one in front of it ends before it.
+    const size_t at = find(pool, p);
+    for (size_t i = at > 0 ? at - 1 : 0; i < spans_.size(); i++) {
+        const Span& s = spans_[i];
+        if (first_pos(pool, s) >= p) break;
+        const uint32_t n = span_cells_before(pool, s, p);
+        max = std::max(max, pool.pos(s.page, s.first + n - 1u) + s.delta);
+    }
+    return max;
+}
+
 uint32_t Track::cells_before(const PagePool& pool, Pos p) const {
     uint32_t n = 0;
     for (const Span& s : spans_) {
@@ -109,8 +122,10 @@ void Track::adopt(PagePool& pool, const Track& from, Range range) {
 }
 
 void Track::shift(PagePool& pool, Range range, Pos delta) {
-    if (delta < 0) remove(pool, {range.begin, std::min(range.end, -delta)});
-    if (range.empty() || spans_.empty()) return;
+    if (delta < 0) {
+        const auto below = static_cast<Pos>(std::min<int64_t>(range.end, -int64_t{delta}));
+        if (below > range.begin) remove(pool, {range.begin, below});
+    }
     cut(pool, range.begin);
     cut(pool, range.end);
     const size_t begin = find(pool, range.begin);
@@ -152,30 +167,20 @@ void Track::append(PagePool& pool, const Span& grown, bool held) {
     spans_.push_back(grown);
 }
 
-void Track::replace(PagePool& pool, size_t first, size_t n, std::span<const Span> spans) {
-    const auto begin = spans_.begin() + static_cast<ptrdiff_t>(first);
-    const auto end = begin + static_cast<ptrdiff_t>(n);
-    for (auto it = begin; it != end; ++it) pool.release(it->page, it->end());
-    spans_.erase(begin, end);
-    spans_.insert(spans_.begin() + static_cast<ptrdiff_t>(first), spans.begin(), spans.end());
-}
-
-std::pair<size_t, size_t> Track::cut_out(PagePool& pool, Range range) {
-    assert(ordered_);
+void Track::rewrite(PagePool& pool, Range range, const Rewrite& rewrite) {
     cut(pool, range.begin);
     cut(pool, range.end);
-    const size_t first = find(pool, range.begin);
-    size_t last = first;
-    while (last < spans_.size() && first_pos(pool, spans_[last]) < range.end) last++;
-    return {first, last};
-}
-
-uint32_t Track::n_deltas() const {
-    std::vector<Pos> deltas;
-    for (const Span& s : spans_)
-        if (std::find(deltas.begin(), deltas.end(), s.delta) == deltas.end())
-            deltas.push_back(s.delta);
-    return static_cast<uint32_t>(deltas.size());
+    std::vector<Span> spans;
+    spans.reserve(spans_.size());
+    for (const Span& s : spans_) {
+        if (range.contains(first_pos(pool, s))) {
+            rewrite(s, spans);
+        } else {
+            spans.push_back(s);
+        }
+    }
+    spans_ = std::move(spans);
+    sort(pool, 0);
 }
 
 size_t Track::find(const PagePool& pool, Pos p) const {

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/types.h"
@@ -28,6 +28,9 @@ public:
     Pos pos_min(const PagePool& pool) const;
     Pos pos_max(const PagePool& pool) const;
 
+    // The greatest position before `p`, or -1. O(log spans) where spans are in order.
+    Pos pos_max_before(const PagePool& pool, Pos p) const;
+
     // Cells at positions before `p`. O(spans before p).
     uint32_t cells_before(const PagePool& pool, Pos p) const;
 
@@ -51,18 +54,10 @@ public:
     // Appends cells that lie behind every other. `held`: as above.
     void append(PagePool& pool, const Span& grown, bool held);
 
-    // Replaces spans [first, first + n) by `spans`, whose pages the caller already holds for this
-    // track; the replaced ones are released. Cell count must not change.
-    void replace(PagePool& pool, size_t first, size_t n, std::span<const Span> spans);
-
-    // The spans that lie wholly in `range` after cutting those that reach over its ends:
-    // [first, last). Only for tracks whose spans do not lie over each other.
-    std::pair<size_t, size_t> cut_out(PagePool& pool, Range range);
-
-    bool ordered() const { return ordered_; }
-
-    // How many different deltas the spans have. O(spans).
-    uint32_t n_deltas() const;
+    // Puts other spans in the place of those in `range`: `rewrite` appends them to its second
+    // argument, or the span itself to keep it, and sees to the holds of what it changes.
+    using Rewrite = std::function<void(const Span&, std::vector<Span>&)>;
+    void rewrite(PagePool& pool, Range range, const Rewrite& rewrite);
 
 private:
     Pos first_pos(const PagePool& pool, const Span& s) const {

@@ -1,0 +1,264 @@
+#include "testing/cells_history.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "cells/audit.h"
+
+namespace cellar::testing {
+namespace {
+
+constexpr int kPoison = -1;
+
+Cells make(const HistoryConfig& config) {
+    CellsConfig cells;
+    cells.group_cells = config.group_cells;
+    cells.page_size = config.page_size;
+    cells.n_pos = config.n_pos;
+    cells.max_deltas = 3;
+    auto made = Cells::create(cells);
+    if (!made) std::abort();
+    return std::move(*made);
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Step& s) {
+    return out << fmt::format("{{{}, {}, {}, {}, {}, {}}}", s.verb, s.a, s.b, s.p0, s.p1, s.d);
+}
+
+CellsHistory::CellsHistory(const HistoryConfig& config) : config_(config), cells_(make(config)) {
+    for (uint32_t g = 0; g < cells_.n_groups(); g++) {
+        const PagePool& pool = cells_.pool(g);
+        contents_.emplace_back(pool.n_pages() * pool.page_size(), kPoison);
+    }
+}
+
+std::optional<std::string> CellsHistory::apply(const Step& step) {
+    Finding finding;
+    switch (step.verb % 12) {
+        case 0:
+        case 1:
+        case 2:
+        case 3: finding = append(step); break;
+        case 4: finding = append_coupled(step); break;
+        default: finding = verb(step); break;
+    }
+    if (finding) return finding;
+    if (auto contradiction = audit(cells_)) return contradiction;
+    poison();
+    return compare();
+}
+
+std::optional<std::string> CellsHistory::finish() {
+    if (!cells_.seq_rm(kEverySeq, -1, -1)) return "removing everything was refused";
+    cells_.finish_moves();
+    for (uint32_t g = 0; g < cells_.n_groups(); g++)
+        if (cells_.pool(g).n_free() != cells_.pool(g).n_pages())
+            return fmt::format("{} of {} pages are free after removing everything",
+                               cells_.pool(g).n_free(), cells_.pool(g).n_pages());
+    return audit(cells_);
+}
+
+// Items of one or two sequences in turn; `p1` chooses the splitting, `d` an abort between ubatches.
+CellsHistory::Finding CellsHistory::append(const Step& step) {
+    const std::array<int, 2> seqs = {step.a % config_.n_seqs, step.b % config_.n_seqs};
+    const bool both = step.p1 % 3 == 1 && seqs[0] != seqs[1];
+    const int n = 1 + std::abs(step.p0 % 75);
+    SplitOptions options;
+    options.splitting = static_cast<Splitting>(std::abs(step.p1 / 4) % 3);
+    options.max_ubatch = static_cast<uint32_t>(1 + std::abs(step.p1 % 41));
+    options.whole_sequences = step.p1 % 11 == 5;
+    Batch batch(config_.n_pos);
+    for (int i = 0; i < n; i++) {
+        const int seq = both ? seqs[static_cast<size_t>(i % 2)] : seqs[0];
+        // A gap in front of the first items, now and then.
+        const bool gap = step.d % 5 == 3 && i < (both ? 2 : 1);
+        batch.add(next_token_++, SeqId{seq}, gap ? model_.pos_max(seq) + 1 + step.d % 7 : kNextPos);
+    }
+    const size_t abort_after = step.d % 4 == 2 ? static_cast<size_t>(std::abs(step.d) % 3) : SIZE_MAX;
+    return run(batch, options, abort_after);
+}
+
+CellsHistory::Finding CellsHistory::append_coupled(const Step& step) {
+    const int a = step.a % config_.n_seqs, b = step.b % config_.n_seqs;
+    if (a == b) return {};
+    const std::array<SeqId, 2> seqs = {SeqId{a}, SeqId{b}};
+    Batch batch(config_.n_pos);
+    const int shared = 1 + std::abs(step.p0 % 40), own = std::abs(step.p1 % 3);
+    for (int i = 0; i < shared; i++) batch.add(next_token_++, seqs);
+    for (int i = 0; i < own; i++) batch.add(next_token_++, seqs[static_cast<size_t>(i % 2)]);
+    SplitOptions options;
+    options.splitting = static_cast<Splitting>(std::abs(step.d) % 3);
+    options.max_ubatch = static_cast<uint32_t>(1 + std::abs(step.d % 37));
+    const bool legal = same_cells(a, b);
+    const uint64_t refused = refused_;
+    if (auto finding = run(batch, options, SIZE_MAX)) return finding;
+    if (!legal && refused_ == refused)
+        return fmt::format("sequences {} and {} differ and shared an item", a, b);
+    return {};
+}
+
+CellsHistory::Finding CellsHistory::run(const Batch& batch, const SplitOptions& options,
+                                        size_t abort_after) {
+    auto plan = cells_.prepare(batch, options);
+    if (!plan) {
+        refused_++;
+        const Error& error = plan.error();
+        const bool truthful = error.code != Code::kNoRoom || error.room->needed > error.room->free;
+        return truthful ? Finding() : Finding("refused: " + error.message);
+    }
+    for (size_t i = 0; i < plan->size() && i < abort_after; i++) {
+        const UbatchPlan& ubatch = plan->ubatch(i);
+        for (uint32_t g = 0; g < cells_.n_groups(); g++) {
+            const uint32_t page_size = cells_.page_size();
+            std::vector<int>& contents = contents_[g];
+            for (const CellCopy& c : ubatch.groups[g].copies)
+                for (uint32_t k = 0; k < c.count; k++)
+                    contents[value(c.to) * page_size + c.to_first + k] =
+                        contents[value(c.from) * page_size + c.from_first + k];
+            for (size_t k = 0; k < ubatch.items.size(); k++)
+                contents[ubatch.groups[g].cells[k]] = batch.token(ubatch.items[k]);
+        }
+        if (auto committed = cells_.commit(*plan, i); !committed) return committed.error().message;
+        for (size_t k = 0; k < ubatch.items.size(); k++)
+            for (const SeqId id : batch.seqs(ubatch.items[k]))
+                model_.append(value(id), ubatch.positions[k * batch.n_pos()],
+                              batch.token(ubatch.items[k]));
+    }
+    return {};
+}
+
+CellsHistory::Finding CellsHistory::verb(const Step& step) {
+    const bool every = step.b % 16 == 7;
+    const int a = every ? -1 : step.a % config_.n_seqs;
+    const int b = step.b % config_.n_seqs;
+    // Mostly small, sometimes open, sometimes near the greatest position.
+    const Pos p0 = step.p0 % 7 == 3 ? -1 : std::abs(step.p0) % 300;
+    const Pos p1 = step.p1 % 5 == 2 ? -1 : std::abs(step.p1) % 300;
+    const Pos delta = step.d % 61 == 17 ? step.d * 65000 : step.d % 50;
+    const Range range = make_range(p0, p1);
+    const bool legal = range.begin <= range.end;
+    Finding finding;
+    switch (step.verb % 12) {
+        case 5:
+        case 6: {
+            finding = judge(step, cells_.seq_rm(SeqId{a}, p0, p1), legal);
+            if (legal) model_.rm(a, range);
+            break;
+        }
+        case 7:
+        case 8: {
+            const int from = step.a % config_.n_seqs;
+            const bool whole = step.d % 2 == 0;
+            const Range copied = whole ? make_range(-1, -1) : range;
+            finding = judge(step, cells_.seq_cp(SeqId{from}, SeqId{b}, whole ? -1 : p0, whole ? -1 : p1),
+                            whole || legal);
+            if (whole || legal) model_.cp(from, b, copied);
+            break;
+        }
+        case 9: {
+            const auto result = cells_.seq_add(SeqId{a}, p0, p1, delta);
+            if (result) model_.add(a, range, delta);
+            // What may be refused besides an inverted range: overflow, or no room to re-encode.
+            if (!result && result.error().code == Code::kBadRange && legal && delta < 1000)
+                finding = "a small shift was refused: " + result.error().message;
+            if (result && !legal) finding = "an inverted range was shifted";
+            refused_ += result ? 0 : 1;
+            break;
+        }
+        case 10: {
+            const int d = step.d % 6;
+            const auto result = cells_.seq_div(SeqId{a}, p0, p1, d);
+            if (result) model_.div(a, range, d);
+            if (result && (!legal || d < 1)) finding = "a senseless division was done";
+            if (!result && result.error().code == Code::kUnsupported)
+                finding = "a scalar position was refused";
+            refused_ += result ? 0 : 1;
+            break;
+        }
+        default: {
+            if (step.d % 64 == 1) {
+                finding = judge(step, cells_.clear(), true);
+                model_.rm(-1, make_range(-1, -1));
+            } else if (step.d % 16 == 2) {
+                finding = judge(step, cells_.seq_keep(SeqId{a}), true);
+                model_.keep(a);
+            }
+            break;
+        }
+    }
+    make_moves();
+    return finding;
+}
+
+CellsHistory::Finding CellsHistory::judge(const Step&, const Result<void>& result, bool legal) {
+    refused_ += result ? 0 : 1;
+    if (result.has_value() == legal) return {};
+    return legal ? "a legal verb was refused: " + result.error().message
+                 : std::string("an inverted range was accepted");
+}
+
+void CellsHistory::make_moves() {
+    const uint32_t page_size = cells_.page_size();
+    for (const CellMove& move : cells_.pending()) {
+        std::vector<int>& contents = contents_[move.group];
+        for (uint32_t k = 0; k < move.copy.count; k++)
+            contents[value(move.copy.to) * page_size + move.copy.to_first + k] =
+                contents[value(move.copy.from) * page_size + move.copy.from_first + k];
+    }
+    cells_.finish_moves();
+}
+
+void CellsHistory::poison() {
+    for (uint32_t g = 0; g < cells_.n_groups(); g++) {
+        std::vector<int> seen(contents_[g].size(), kPoison);
+        for (const SeqId id : cells_.sequences())
+            for (const Span& s : cells_.spans(id, g))
+                for (uint32_t i = 0; i < s.count; i++) {
+                    const uint32_t cell = value(s.page) * cells_.page_size() + s.first + i;
+                    seen[cell] = contents_[g][cell];
+                }
+        contents_[g] = std::move(seen);
+    }
+}
+
+CellsHistory::Finding CellsHistory::compare() const {
+    const auto expected = model_.by_sequence();
+    if (expected.size() != cells_.sequences().size())
+        return fmt::format("{} sequences hold something, {} should", cells_.sequences().size(),
+                           expected.size());
+    for (const auto& [seq, entries] : expected) {
+        for (uint32_t g = 0; g < cells_.n_groups(); g++) {
+            std::vector<std::pair<Pos, int>> found;
+            for (const Span& s : cells_.spans(SeqId{seq}, g))
+                for (uint32_t i = 0; i < s.count; i++)
+                    found.emplace_back(
+                        cells_.pos(g, s, i),
+                        contents_[g][value(s.page) * cells_.page_size() + s.first + i]);
+            std::sort(found.begin(), found.end());
+            if (found == entries) continue;
+            return fmt::format("sequence {} sees {} cells in group {}, {} are right", seq,
+                               found.size(), g, entries.size());
+        }
+        if (cells_.seq_pos_max(SeqId{seq}) != entries.back().first)
+            return fmt::format("pos_max of sequence {} is {}, not {}", seq,
+                               cells_.seq_pos_max(SeqId{seq}), entries.back().first);
+        if (cells_.seq_pos_min(SeqId{seq}) != entries.front().first)
+            return fmt::format("pos_min of sequence {} is {}, not {}", seq,
+                               cells_.seq_pos_min(SeqId{seq}), entries.front().first);
+    }
+    return {};
+}
+
+bool CellsHistory::same_cells(int a, int b) const {
+    for (uint32_t g = 0; g < cells_.n_groups(); g++) {
+        const auto x = cells_.spans(SeqId{a}, g), y = cells_.spans(SeqId{b}, g);
+        if (!std::equal(x.begin(), x.end(), y.begin(), y.end())) return false;
+    }
+    return true;
+}
+
+}  // namespace cellar::testing

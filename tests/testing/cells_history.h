@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "cells/cells.h"
+#include "testing/cells_model.h"
+
+namespace cellar::testing {
+
+// One step of a history, as raw numbers, so that it can be drawn at random, shrunk and read from a
+// fuzzer's bytes. What a number means depends on the verb; every value is legal.
+struct Step {
+    uint8_t verb = 0;
+    uint8_t a = 0;
+    uint8_t b = 0;
+    int16_t p0 = 0;
+    int16_t p1 = 0;
+    int16_t d = 0;
+};
+
+std::ostream& operator<<(std::ostream& out, const Step& step);
+
+struct HistoryConfig {
+    std::vector<uint32_t> group_cells = {512};
+    uint32_t page_size = 32;
+    uint32_t n_pos = 1;
+    int n_seqs = 6;
+};
+
+// A memory made of Cells and, instead of tensors, one number a cell: the token that was written.
+// After each step every sequence must see, in every group, exactly the positions and tokens that
+// the naive model says; cells that nobody sees are overwritten (the poison rule), and the counts
+// are audited.
+class CellsHistory {
+public:
+    explicit CellsHistory(const HistoryConfig& config);
+
+    // What contradicts the model after this step, or nothing.
+    std::optional<std::string> apply(const Step& step);
+
+    // After removing everything, no page may be held.
+    std::optional<std::string> finish();
+
+    const Cells& cells() const { return cells_; }
+    uint64_t refused() const { return refused_; }  // steps that answered an error
+
+private:
+    using Finding = std::optional<std::string>;
+
+    Finding append(const Step& step);
+    Finding append_coupled(const Step& step);
+    Finding run(const Batch& batch, const SplitOptions& options, size_t abort_after);
+    Finding verb(const Step& step);
+    void make_moves();
+    void poison();
+    Finding compare() const;
+    Finding judge(const Step& step, const Result<void>& result, bool legal);
+    bool same_cells(int a, int b) const;
+
+    const HistoryConfig config_;
+    Cells cells_;
+    CellsModel model_;
+    std::vector<std::vector<int>> contents_;  // by group, by cell: the token written there
+    int next_token_ = 0;
+    uint64_t refused_ = 0;
+};
+
+}  // namespace cellar::testing
