@@ -5,6 +5,7 @@
 MODEL ?= models/SmolLM2-135M-Instruct.Q4_1.gguf
 PROMPT ?= What is a wine cellar good for? Answer in three sentences.
 N ?= 128
+export MODEL PROMPT N
 
 help: ## Show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-8s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,7 +15,7 @@ run: ## Set up this machine, build the command line, and let SmolLM2 write (MODE
 	@tools/fetch.py ggml smollm2
 	@test -f build/release/build.ninja || cmake --preset release -DCELLAR_BUILD_TESTS=OFF -DCELLAR_BUILD_BENCH=OFF
 	@cmake --build --preset release --target cellar
-	build/release/bin/cellar generate -m '$(MODEL)' -n $(N) -p '$(PROMPT)'
+	build/release/bin/cellar generate -m "$$MODEL" -n "$$N" -p "$$PROMPT"
 
 test: ## Set up this machine, build everything, and run every test
 	@tools/setup.sh test

@@ -6,7 +6,7 @@ find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 
-if(CELLAR_BUILD_CLI OR CELLAR_BUILD_TESTS)
+if(CELLAR_BUILD_CLI OR CELLAR_BUILD_TESTS OR CELLAR_BUILD_BENCH)
     find_package(nlohmann_json REQUIRED)
     find_package(CLI11 REQUIRED)
     pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)

@@ -14,3 +14,7 @@ target_compile_options(cellar_flags INTERFACE -Wall -Wextra -Wconversion -Wshado
 if(CELLAR_WERROR)
     target_compile_options(cellar_flags INTERFACE -Werror)
 endif()
+if(CELLAR_COVERAGE)
+    target_compile_options(cellar_flags INTERFACE --coverage)
+    target_link_options(cellar_flags INTERFACE --coverage)
+endif()

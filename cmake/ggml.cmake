@@ -22,6 +22,11 @@ function(cellar_build_ggml source)
     set(GIT_EXE OFF CACHE INTERNAL "ggml would take our commit for its own, and rebuild after each")
     add_compile_options(-w)
     add_subdirectory("${source}" "${PROJECT_BINARY_DIR}/ggml" EXCLUDE_FROM_ALL)
+    # A debug build is for our code; at -O0, ggml's kernels would make every test slow.
+    if(TARGET ggml-cpu AND NOT CELLAR_SANITIZE)
+        target_compile_options(ggml-base PRIVATE $<$<CONFIG:Debug>:-O2>)
+        target_compile_options(ggml-cpu PRIVATE $<$<CONFIG:Debug>:-O2>)
+    endif()
 endfunction()
 
 if(NOT TARGET ggml)

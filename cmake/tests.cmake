@@ -52,3 +52,12 @@ if(TARGET cellar)
             "CELLAR_BIN=$<TARGET_FILE:cellar>;CELLAR_MODELS=${PROJECT_SOURCE_DIR}/models;CELLAR_TEST_DATA=${PROJECT_SOURCE_DIR}/tests/data")
     endforeach()
 endif()
+
+# A consumer's build over an installed ggml: ours, installed, unless it is full of sanitizers.
+if(TARGET ggml-cpu AND NOT CELLAR_SANITIZE)
+    add_test(NAME install.consumer
+        COMMAND "${PROJECT_SOURCE_DIR}/tests/install/run.sh"
+            "${PROJECT_BINARY_DIR}" "${PROJECT_BINARY_DIR}/install_test")
+    set_tests_properties(install.consumer PROPERTIES LABELS install TIMEOUT 600
+        ENVIRONMENT "CELLAR_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}")
+endif()
