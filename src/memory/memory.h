@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -24,12 +25,12 @@ struct LayerKv {
 };
 
 struct MemoryConfig {
-    std::vector<LayerKv> layers;     // by index of the model's layers
+    std::vector<LayerKv> layers;  // by index of the model's layers
     KvType type_k = KvType::kF16;
     KvType type_v = KvType::kF16;
-    uint32_t n_cells = 0;            // of each group's pool; rounded up to whole pages
-    uint32_t page_size = 32;         // cells; a power of two from 1 to 256
-    uint32_t n_pos = 1;              // components of a position; 4 for M-RoPE
+    uint32_t n_cells = 0;     // of each group's pool; rounded up to whole pages
+    uint32_t page_size = 32;  // cells; a power of two from 1 to 256
+    uint32_t n_pos = 1;       // components of a position; 4 for M-RoPE
 };
 
 // An attention memory: the cells' bookkeeping and the tensors that hold their keys and values.
@@ -57,7 +58,8 @@ public:
     Result<void> seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
         return cells_.seq_cp(from, to, p0, p1);
     }
-    // With `data` every cell is zeroed too. O(pool) then.
+    // Forgets every sequence. With `data` every cell is zeroed too: O(pool), and on host memory
+    // what was committed is given back.
     Result<void> clear(bool data);
     Pos seq_pos_min(SeqId seq) const { return cells_.seq_pos_min(seq); }
     Pos seq_pos_max(SeqId seq) const { return cells_.seq_pos_max(seq); }
@@ -65,15 +67,17 @@ public:
     Result<Plan> prepare(const Batch& batch, const SplitOptions& options) {
         return cells_.prepare(batch, options);
     }
-    // Copies the cells that ubatch `i` needs elsewhere. Call it once, before computing.
+    // Copies the cells that ubatch `i` needs elsewhere. Call it before computing; again does no
+    // harm. Errors: kStale for a finished or cancelled plan, kBadRange unless `i` is its next.
     Result<void> apply_moves(const Plan& plan, size_t i);
     Result<void> commit(Plan& plan, size_t i) { return cells_.commit(plan, i); }
 
     const Cells& cells() const { return cells_; }
-    const MemoryConfig& config() const { return config_; }
+    const MemoryConfig& config() const { return config_; }  // as asked, n_cells in whole pages
 
-    // The pool of a layer's keys, [n_head_kv * head_dim_k, n_cells + 1]; the last row stays zero,
-    // for padding. Write it through ggml_set_rows with plan cells as row numbers, nowhere else.
+    // The pools of a layer's keys and values, [n_head_kv * head_dim, n_cells + 1]; the last row
+    // stays zero, for padding. Write them through ggml_set_rows with a plan's cells as row numbers,
+    // nowhere else.
     ggml_tensor* k(uint32_t layer) const;
     ggml_tensor* v(uint32_t layer) const;
 
@@ -81,11 +85,12 @@ public:
     uint64_t bytes() const;
 
 private:
-    Memory(const MemoryConfig& config, Cells cells);
+    Memory(MemoryConfig config, Cells cells, std::vector<Pool> pools);
 
     const MemoryConfig config_;
     Cells cells_;
-    std::vector<Pool> pools_;  // by group
+    std::vector<Pool> pools_;      // by group
+    std::vector<size_t> in_pool_;  // by layer: which of its pool's layers it is
 };
 
 }  // namespace cellar

@@ -1,0 +1,130 @@
+#include "memory/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "memory/pool.h"
+
+namespace cellar {
+namespace {
+
+// Cells of a pool as whole pages; graphs number rows with 31 bits, and the zero row is one more.
+Result<uint32_t> whole_pages(const MemoryConfig& config) {
+    const uint32_t page = config.page_size;
+    if (page == 0 || page > 256 || (page & (page - 1)) != 0) {
+        return fail(
+            Code::kInvalidArgument,
+            fmt::format("a page of {} cells: it must be a power of two from 1 to 256", page));
+    }
+    const uint64_t cells = (uint64_t{config.n_cells} + page - 1) / page * page;
+    if (cells == 0 || cells >= std::numeric_limits<int32_t>::max()) {
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a memory of {} cells: it must have from 1 to {}", config.n_cells,
+                                std::numeric_limits<int32_t>::max() - 256));
+    }
+    return static_cast<uint32_t>(cells);
+}
+
+// How many groups the layers name: 0 .. n - 1, each by at least one layer.
+Result<uint32_t> count_groups(const std::vector<LayerKv>& layers) {
+    if (layers.empty()) return fail(Code::kInvalidArgument, "a memory needs at least one layer");
+    std::vector<uint32_t> groups;
+    for (const LayerKv& layer : layers)
+        groups.push_back(layer.group);
+    std::sort(groups.begin(), groups.end());
+    groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+    for (uint32_t i = 0; i < groups.size(); i++) {
+        if (groups[i] != i) {
+            return fail(Code::kInvalidArgument,
+                        fmt::format("group {} has no layer, but group {} has", i, groups[i]));
+        }
+    }
+    return static_cast<uint32_t>(groups.size());
+}
+
+PoolConfig pool_config(const MemoryConfig& config, uint32_t group) {
+    PoolConfig pool{{}, config.type_k, config.type_v, config.n_cells, config.page_size};
+    for (uint32_t i = 0; i < config.layers.size(); i++) {
+        const LayerKv& layer = config.layers[i];
+        if (layer.group != group) continue;
+        pool.layers.push_back({i, layer.n_head_kv, layer.head_dim_k, layer.head_dim_v});
+    }
+    return pool;
+}
+
+}  // namespace
+
+Memory::Memory(MemoryConfig config, Cells cells, std::vector<Pool> pools)
+    : config_(std::move(config)), cells_(std::move(cells)), pools_(std::move(pools)) {
+    std::vector<size_t> next(pools_.size(), 0);
+    for (const LayerKv& layer : config_.layers)
+        in_pool_.push_back(next[layer.group]++);
+}
+
+Memory::~Memory() = default;
+
+Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked,
+                                               ggml_backend_buffer_type* buffer_type) {
+    const auto n_groups = count_groups(asked.layers);
+    if (!n_groups) return tl::unexpected(n_groups.error());
+    const auto n_cells = whole_pages(asked);
+    if (!n_cells) return tl::unexpected(n_cells.error());
+    MemoryConfig config = asked;
+    config.n_cells = *n_cells;
+
+    std::vector<Pool> pools;
+    for (uint32_t group = 0; group < *n_groups; group++) {
+        auto pool = Pool::create(pool_config(config, group), buffer_type);
+        if (!pool) return pass(std::move(pool));
+        pools.push_back(std::move(*pool));
+    }
+    CellsConfig cells_config;
+    cells_config.group_cells.assign(*n_groups, config.n_cells);
+    cells_config.page_size = config.page_size;
+    cells_config.n_pos = config.n_pos;
+    auto cells = Cells::create(cells_config);
+    if (!cells) return pass(std::move(cells));
+    return std::unique_ptr<Memory>(
+        new Memory(std::move(config), std::move(*cells), std::move(pools)));
+}
+
+Result<void> Memory::clear(bool data) {
+    if (auto cleared = cells_.clear(); !cleared) return cleared;
+    if (data) {
+        for (Pool& pool : pools_)
+            pool.clear();
+    }
+    return {};
+}
+
+Result<void> Memory::apply_moves(const Plan& plan, size_t i) {
+    if (!plan.open()) return fail(Code::kStale, "the plan is finished or cancelled");
+    if (i != plan.committed()) {
+        return fail(Code::kBadRange, fmt::format("ubatch {} cannot be computed: {} of {} is next",
+                                                 i, plan.committed(), plan.size()));
+    }
+    for (size_t group = 0; group < pools_.size(); group++) {
+        pools_[group].copy(plan.ubatch(i).groups[group].copies);
+    }
+    return {};
+}
+
+ggml_tensor* Memory::k(uint32_t layer) const {
+    return pools_[config_.layers[layer].group].k(in_pool_[layer]);
+}
+
+ggml_tensor* Memory::v(uint32_t layer) const {
+    return pools_[config_.layers[layer].group].v(in_pool_[layer]);
+}
+
+uint64_t Memory::bytes() const {
+    uint64_t bytes = 0;
+    for (const Pool& pool : pools_)
+        bytes += pool.bytes();
+    return bytes;
+}
+
+}  // namespace cellar
