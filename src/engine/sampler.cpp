@@ -43,8 +43,8 @@ Result<Sampler> Sampler::create(const SamplerParams& params) {
     if (!std::isfinite(params.temperature)) {
         return refuse("The temperature", params.temperature, "a finite number");
     }
-    if (!(params.top_p > 0.0f && params.top_p <= 1.0f)) {
-        return refuse("top-p", params.top_p, "above 0 and at most 1");
+    if (!(params.top_p >= 0.0f && params.top_p <= 1.0f)) {
+        return refuse("top-p", params.top_p, "from 0 to 1");
     }
     if (!(params.min_p >= 0.0f && params.min_p <= 1.0f)) {
         return refuse("min-p", params.min_p, "from 0 to 1");

@@ -35,13 +35,18 @@ std::vector<Scheduler::Pick> Scheduler::pick(size_t budget) {
     std::vector<Pick> picks;
     const size_t n = running_.size();
     const size_t first = turn_ < n ? turn_ : 0;
-    for (size_t i = 0; i < n && budget > 0; i++) {
-        Task& task = *running_[(first + i) % n];
-        if (task.decoding()) {
-            picks.push_back({&task, 1});
-            budget--;
-            turn_ = (first + i + 1) % n;
+    turn_ = 0;
+    for (size_t i = 0; i < n; i++) {
+        const size_t at = (first + i) % n;
+        if (!running_[at]->decoding()) {
+            continue;
         }
+        if (budget == 0) {
+            turn_ = at;  // the first one left out
+            break;
+        }
+        picks.push_back({running_[at].get(), 1});
+        budget--;
     }
     for (size_t i = 0; i < n && budget > 0; i++) {
         Task& task = *running_[i];

@@ -130,7 +130,7 @@ TEST(SamplerTest, TopPKeepsTheFewestThatReachP) {
         std::vector<Token> kept;
     };
     for (const Case& c :
-         {Case{0.01f, {1}}, Case{0.49f, {1}}, Case{0.51f, {1, 2}}, Case{0.79f, {1, 2}},
+         {Case{0.0f, {1}}, Case{0.01f, {1}}, Case{0.49f, {1}}, Case{0.51f, {1, 2}}, Case{0.79f, {1, 2}},
           Case{0.85f, {0, 1, 2}}, Case{0.95f, {0, 1, 2, 3}}, Case{1.0f, {0, 1, 2, 3}}}) {
         SamplerParams params = plain();
         params.top_p = c.p;
@@ -266,7 +266,7 @@ TEST(SamplerTest, RefusesParametersOutOfRange) {
     };
     EXPECT_TRUE(refused([](SamplerParams& p) { p.temperature = kNan; }));
     EXPECT_TRUE(refused([](SamplerParams& p) { p.temperature = kInf; }));
-    EXPECT_TRUE(refused([](SamplerParams& p) { p.top_p = 0.0f; }));
+    EXPECT_TRUE(refused([](SamplerParams& p) { p.top_p = -0.1f; }));
     EXPECT_TRUE(refused([](SamplerParams& p) { p.top_p = 1.5f; }));
     EXPECT_TRUE(refused([](SamplerParams& p) { p.top_p = kNan; }));
     EXPECT_TRUE(refused([](SamplerParams& p) { p.min_p = -0.1f; }));
