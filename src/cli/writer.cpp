@@ -1,0 +1,77 @@
+#include "cli/writer.h"
+
+#include <fmt/format.h>
+
+#include <CLI/Error.hpp>
+#include <CLI/Option.hpp>
+#include <limits>
+#include <utility>
+
+#include "cli/console.h"
+
+namespace cellar::cli {
+
+void add_writer_options(CLI::App& app, WriterOptions& options) {
+    add_model_option(app, options.model);
+    add_whole(app, "-n,--predict", -1, std::numeric_limits<int32_t>::max(),
+              "tokens to write at most; -1: until the text ends or the context is full",
+              [&options](int64_t n) {
+                  options.max_tokens.reset();
+                  if (n >= 0) {
+                      options.max_tokens = static_cast<uint32_t>(n);
+                  }
+              })
+        ->default_str("-1");
+    add_context_option(app, options.context);
+    add_compute_options(app, options.compute);
+    add_sampling_options(app, options.sampling);
+    app.add_flag("--ignore-eos", options.ignore_eos,
+                 "go on after tokens that end a text, as after any other");
+    app.add_flag("-v,--verbose", options.verbose, "say on standard error what was computed");
+    app.callback([&options] {
+        if (Result<Sampler> sampler = Sampler::create(options.sampling); !sampler) {
+            throw CLI::ValidationError(sampler.error().message);
+        }
+    });
+}
+
+Result<Writer> Writer::create(const WriterOptions& options) {
+    Writer writer;
+    auto loaded = load(options.model, WithTokenizer::kYes);
+    if (!loaded) {
+        return pass(std::move(loaded));
+    }
+    writer.loaded = std::make_unique<LoadedModel>(*std::move(loaded));
+    const ModelInfo& info = writer.loaded->model->info();
+    const uint32_t n_ctx = options.context.resolve(info.n_ctx_train);
+    if (info.n_ctx_train > 0 && n_ctx > info.n_ctx_train) {
+        complain(fmt::format("Note: the model was trained on {} tokens of context, not {}.",
+                             info.n_ctx_train, n_ctx));
+    }
+    auto decoder = Decoder::create(*writer.loaded->model, options.compute.decoder_options(n_ctx));
+    if (!decoder) {
+        return pass(std::move(decoder));
+    }
+    writer.decoder = *std::move(decoder);
+    const auto ends = writer.loaded->tokenizer->vocab().ends();
+    auto engine = Engine::create(*writer.decoder, {.n_ctx = n_ctx,
+                                                   .n_vocab = info.n_vocab,
+                                                   .step_tokens = options.compute.ubatch,
+                                                   .eog = {ends.begin(), ends.end()}});
+    if (!engine) {
+        return pass(std::move(engine));
+    }
+    writer.engine = *std::move(engine);
+    return writer;
+}
+
+Request make_request(const WriterOptions& options, std::vector<Token> prompt) {
+    Request request;
+    request.prompt = std::move(prompt);
+    request.sampling = options.sampling;
+    request.max_tokens = options.max_tokens;
+    request.ignore_eos = options.ignore_eos;
+    return request;
+}
+
+}  // namespace cellar::cli
