@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+
+#include <CLI/Error.hpp>
+#include <CLI/Option.hpp>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "cli/bench_run.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/loaded_model.h"
+#include "cli/options.h"
+
+namespace cellar::cli {
+
+namespace {
+
+struct Options {
+    std::string model;
+    BenchWork work;
+    ComputeOptions compute;
+    bool json = false;
+};
+
+double per_second(uint64_t n, double seconds) {
+    return seconds > 0.0 ? static_cast<double>(n) / seconds : 0.0;
+}
+
+nlohmann::ordered_json to_json(const Options& options, const BenchTimes& times) {
+    const BenchWork& work = options.work;
+    return {{"prompt", work.prompt},
+            {"gen", work.gen},
+            {"seqs", work.seqs},
+            {"shared", work.shared},
+            {"depth", work.depth},
+            {"prompt_tps", per_second(work.prompt_tokens(), times.prompt_s)},
+            {"gen_tps", per_second(work.gen_tokens(), times.gen_s)},
+            {"prompt_s", times.prompt_s},
+            {"gen_s", times.gen_s},
+            {"attended_cells", times.attended_cells},
+            {"graphs_built", times.graphs_built},
+            {"threads", options.compute.n_threads},
+            {"ubatch", options.compute.ubatch},
+            {"cells", times.cells}};
+}
+
+std::string to_text(const Options& options, const BenchTimes& times) {
+    const BenchWork& work = options.work;
+    return fmt::format(
+        "prefill: {} tokens in {:.3f} s, {:.2f} tokens/s\n"
+        "decode:  {} tokens in {:.3f} s, {:.2f} tokens/s\n"
+        "{} sequence{}{} from depth {}; {} cells attended, {} graphs built, {} threads\n",
+        work.prompt_tokens(), times.prompt_s, per_second(work.prompt_tokens(), times.prompt_s),
+        work.gen_tokens(), times.gen_s, per_second(work.gen_tokens(), times.gen_s), work.seqs,
+        work.seqs == 1 ? "" : "s", work.shared ? " sharing one prompt" : "", work.depth,
+        times.attended_cells, times.graphs_built, options.compute.n_threads);
+}
+
+Result<void> bench(const Options& options) {
+    auto n_cells = options.work.cells_needed(options.compute.page);
+    if (!n_cells) {
+        return pass(std::move(n_cells));
+    }
+    auto loaded = load(options.model, WithTokenizer::kNo);
+    if (!loaded) {
+        return pass(std::move(loaded));
+    }
+    auto decoder = Decoder::create(*loaded->model, options.compute.decoder_options(*n_cells));
+    if (!decoder) {
+        return pass(std::move(decoder));
+    }
+    auto times = BenchRun(**decoder, options.work, loaded->model->info().n_vocab).run();
+    if (!times) {
+        return pass(std::move(times));
+    }
+    return print(options.json ? to_json(options, *times).dump() + "\n" : to_text(options, *times));
+}
+
+void add_count(CLI::App& app, const std::string& name, int64_t low, uint32_t& count,
+               const std::string& help) {
+    add_whole(app, name, low, 1 << 24, help, [&count](int64_t n) {
+        count = static_cast<uint32_t>(n);
+    })->default_str(std::to_string(count));
+}
+
+}  // namespace
+
+Command add_bench(CLI::App& app) {
+    auto options = std::make_shared<Options>();
+    CLI::App* command = app.add_subcommand(
+        "bench",
+        "Measures prefill and decode: how many tokens of pseudo-random prompts are computed in a\n"
+        "second, and how many when each step adds one token to every sequence. A short run to\n"
+        "warm up is not counted.");
+    add_model_option(*command, options->model);
+    BenchWork& work = options->work;
+    add_count(*command, "--prompt", 0, work.prompt, "tokens of each prompt");
+    add_count(*command, "--gen", 0, work.gen, "tokens that each sequence decodes");
+    add_count(*command, "--seqs", 1, work.seqs, "sequences at the same time");
+    add_count(*command, "--depth", 0, work.depth, "cells that are filled first, unmeasured");
+    command->add_flag("--shared", work.shared,
+                      "one prompt (and depth) for all sequences, computed once and forked");
+    add_compute_options(*command, options->compute);
+    command->add_flag("--json", options->json, "print one JSON object");
+    command->callback([&work] {
+        if (work.prompt == 0 && work.gen == 0) {
+            throw CLI::ValidationError("--prompt and --gen are both 0: nothing to measure");
+        }
+    });
+    command->footer(
+        "Example:\n"
+        "  cellar bench -m model.gguf --prompt 512 --gen 32 --seqs 16 --shared --json");
+    return {command, [options] { return bench(*options); }};
+}
+
+}  // namespace cellar::cli
