@@ -1,0 +1,103 @@
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/loaded_model.h"
+#include "cli/options.h"
+#include "cli/replayer.h"
+
+namespace cellar::cli {
+
+namespace {
+
+constexpr uint32_t kDefaultCells = 4096;
+
+struct Options {
+    std::string model;
+    std::string script;
+    ComputeOptions compute;
+};
+
+// Answers each line as soon as it is read, so that a program can talk to us through pipes.
+Result<void> answer_lines(std::istream& lines, Replayer& replayer) {
+    std::string line;
+    while (!interrupted() && std::getline(lines, line)) {
+        if (line.find_first_not_of(" \t\r") == std::string::npos) {
+            continue;
+        }
+        const std::string answer =
+            replayer.answer(line).dump(-1, ' ', false, Answer::error_handler_t::replace);
+        if (auto printed = print(answer + "\n"); !printed) {
+            return printed;
+        }
+    }
+    return {};
+}
+
+Result<void> replay(const Options& options) {
+    std::istringstream script;
+    if (options.script != "-") {
+        auto text = read_file(options.script);
+        if (!text) {
+            return pass(std::move(text));
+        }
+        script.str(*std::move(text));
+    }
+    auto loaded = load(options.model, WithTokenizer::kNo);
+    if (!loaded) {
+        return pass(std::move(loaded));
+    }
+    Replayer replayer(*loaded->model, options.compute.decoder_options(kDefaultCells));
+    return options.script == "-" ? answer_lines(std::cin, replayer)
+                                 : answer_lines(script, replayer);
+}
+
+const char* const kHelp =
+    "Does the operations of a script on a memory, one JSON object a line, and answers each with\n"
+    "a line: {\"ok\":true,...} or {\"ok\":false,\"error\":\"...\"}; then it goes on. The exit code "
+    "is 0\n"
+    "once the script was read, whatever the answers say.\n"
+    "\n"
+    "  "
+    "{\"op\":\"new\",\"cells\":N,\"type_k\":\"f16\",\"type_v\":\"f16\",\"ubatch\":N,\"page\":N,"
+    "\"threads\":N}\n"
+    "      a fresh memory; what is missing is as the options below say. A script that does not\n"
+    "      begin with it gets one of 4096 cells.\n"
+    "  "
+    "{\"op\":\"decode\",\"items\":[{\"seq\":0,\"tokens\":[...],\"pos\":P}],\"logits\":\"last\","
+    "\"top\":K}\n"
+    "      appends tokens to sequences, at P or else behind what they hold. \"logits\" (none "
+    "unless\n"
+    "      given) asks for those of each item's \"last\" token, or of \"all\", or \"none\"; the\n"
+    "      answer's \"logits\" lists rows in the order of items and tokens: every logit, or with\n"
+    "      \"top\" the K largest as [id, logit]. A logit that is no number is null.\n"
+    "  {\"op\":\"seq_rm\",\"seq\":0,\"p0\":A,\"p1\":B}           forgets positions from A to "
+    "before B\n"
+    "  {\"op\":\"seq_cp\",\"from\":0,\"to\":1,\"p0\":A,\"p1\":B}  shares them; -1 or missing is "
+    "open\n"
+    "  {\"op\":\"clear\",\"data\":false}                      forgets all; true also zeroes cells\n"
+    "  {\"op\":\"view\"}                                    what is used, free, and whose";
+
+}  // namespace
+
+Command add_replay(CLI::App& app) {
+    auto options = std::make_shared<Options>();
+    CLI::App* command = app.add_subcommand("replay", "Does a script's operations on a memory");
+    command->add_option("script", options->script, "a file of JSON lines, or - for standard input")
+        ->type_name("SCRIPT")
+        ->required();
+    add_model_option(*command, options->model);
+    add_compute_options(*command, options->compute);
+    command->footer(std::string(kHelp) +
+                    "\n\nExample:\n"
+                    "  echo '{\"op\":\"decode\",\"items\":[{\"seq\":0,\"tokens\":[1,2,3]}],"
+                    "\"logits\":\"last\",\"top\":5}' |\n"
+                    "      cellar replay -m model.gguf -");
+    return {command, [options] { return replay(*options); }};
+}
+
+}  // namespace cellar::cli

@@ -1,0 +1,251 @@
+#include "cli/replayer.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "memory/kv_type.h"
+
+namespace cellar::cli {
+
+namespace {
+
+constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
+
+Answer nothing() {
+    return Answer::object();
+}
+
+Result<Answer> done(Result<void>&& result) {
+    if (!result) {
+        return pass(std::move(result));
+    }
+    return nothing();
+}
+
+// A number of `fields` for a setting; the setting's own value where the key is missing.
+Result<void> set_whole(const JsonFields& fields, std::string_view key, int64_t low, int64_t high,
+                       uint32_t& setting) {
+    auto number = fields.whole_or(key, low, high, setting);
+    if (!number) {
+        return pass(std::move(number));
+    }
+    setting = static_cast<uint32_t>(*number);
+    return {};
+}
+
+Result<void> set_type(const JsonFields& fields, std::string_view key, KvType& setting) {
+    auto text = fields.string_or(key, name(setting));
+    if (!text) {
+        return pass(std::move(text));
+    }
+    const std::optional<KvType> type = parse_kv_type(*text);
+    if (!type) {
+        return fail(Code::kInvalidArgument,
+                    fmt::format("\"{}\" must be one of {}.", key, kv_type_names()));
+    }
+    setting = *type;
+    return {};
+}
+
+// The range of positions that "p0" and "p1" give; open where they are missing.
+struct Positions {
+    Pos p0 = kOpen;
+    Pos p1 = kOpen;
+};
+
+Result<Positions> positions(const JsonFields& fields) {
+    auto p0 = fields.whole_or("p0", -1, kMaxInt, kOpen);
+    if (!p0) {
+        return pass(std::move(p0));
+    }
+    auto p1 = fields.whole_or("p1", -1, kMaxInt, kOpen);
+    if (!p1) {
+        return pass(std::move(p1));
+    }
+    return Positions{static_cast<Pos>(*p0), static_cast<Pos>(*p1)};
+}
+
+Result<SeqId> sequence(const JsonFields& fields, std::string_view key, int64_t low = 0) {
+    auto id = fields.whole(key, low, kMaxInt);
+    if (!id) {
+        return pass(std::move(id));
+    }
+    return SeqId{static_cast<int32_t>(*id)};
+}
+
+}  // namespace
+
+struct Replayer::Operation {
+    std::string_view name;
+    std::vector<std::string_view> keys;  // beside "op"
+    Result<Answer> (Replayer::*perform)(const JsonFields&);
+};
+
+const std::vector<Replayer::Operation>& Replayer::operations() {
+    static const std::vector<Operation> kOperations = {
+        {"new", {"cells", "type_k", "type_v", "ubatch", "page", "threads"}, &Replayer::make_new},
+        {"decode", {"items", "logits", "top"}, &Replayer::decode},
+        {"seq_rm", {"seq", "p0", "p1"}, &Replayer::seq_rm},
+        {"seq_cp", {"from", "to", "p0", "p1"}, &Replayer::seq_cp},
+        {"clear", {"data"}, &Replayer::clear},
+        {"view", {}, &Replayer::view},
+    };
+    return kOperations;
+}
+
+std::string Replayer::operation_names() {
+    std::vector<std::string_view> names;
+    for (const Operation& operation : operations()) {
+        names.push_back(operation.name);
+    }
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Answer Replayer::answer(std::string_view line) {
+    Answer answer = {{"ok", true}};
+    if (Result<Answer> result = perform(line)) {
+        answer.update(*result);
+    } else {
+        answer = {{"ok", false}, {"error", result.error().message}};
+    }
+    return answer;
+}
+
+Result<Answer> Replayer::perform(std::string_view line) {
+    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object()) {
+        return fail(Code::kInvalidArgument, object.is_discarded()
+                                                ? "The line is not valid JSON."
+                                                : "The line is JSON, but not an object.");
+    }
+    const JsonFields fields(object);
+    auto op = fields.string("op");
+    if (!op) {
+        return pass(std::move(op));
+    }
+    for (const Operation& operation : operations()) {
+        if (operation.name != *op) {
+            continue;
+        }
+        std::vector<std::string_view> known = {"op"};
+        known.insert(known.end(), operation.keys.begin(), operation.keys.end());
+        if (Result<void> fine = fields.check_keys(known); !fine) {
+            return pass(std::move(fine));
+        }
+        if (operation.perform != &Replayer::make_new) {
+            if (Result<void> there = need_memory(); !there) {
+                return pass(std::move(there));
+            }
+        }
+        return (this->*operation.perform)(fields);
+    }
+    return fail(Code::kInvalidArgument,
+                fmt::format("\"{}\" is no operation; there are {}.", *op, operation_names()));
+}
+
+Result<void> Replayer::need_memory() {
+    if (decoder_) {
+        return {};
+    }
+    auto made = Decoder::create(model_, defaults_);
+    if (!made) {
+        return pass(std::move(made));
+    }
+    decoder_ = std::move(*made);
+    return {};
+}
+
+Result<Answer> Replayer::make_new(const JsonFields& fields) {
+    DecoderOptions options = defaults_;
+    struct Setting {
+        const char* key;
+        int64_t high;
+        uint32_t& value;
+    };
+    for (const Setting& setting :
+         {Setting{"cells", kMaxInt, options.n_cells},
+          Setting{"ubatch", kMaxInt, options.max_ubatch}, Setting{"page", 256, options.page_size},
+          Setting{"threads", 512, options.n_threads}}) {
+        if (auto set = set_whole(fields, setting.key, 1, setting.high, setting.value); !set) {
+            return pass(std::move(set));
+        }
+    }
+    if (auto set = set_type(fields, "type_k", options.type_k); !set) {
+        return pass(std::move(set));
+    }
+    if (auto set = set_type(fields, "type_v", options.type_v); !set) {
+        return pass(std::move(set));
+    }
+    auto made = Decoder::create(model_, options);
+    if (!made) {
+        return pass(std::move(made));
+    }
+    decoder_ = std::move(*made);
+    const PagePool& pool = memory().cells().pool(0);
+    return Answer{{"cells", uint64_t{pool.n_pages()} * pool.page_size()},
+                  {"page", pool.page_size()},
+                  {"bytes", memory().bytes()}};
+}
+
+Result<Answer> Replayer::seq_rm(const JsonFields& fields) {
+    auto seq = sequence(fields, "seq", -1);
+    if (!seq) {
+        return pass(std::move(seq));
+    }
+    auto range = positions(fields);
+    if (!range) {
+        return pass(std::move(range));
+    }
+    return done(memory().seq_rm(*seq, range->p0, range->p1));
+}
+
+Result<Answer> Replayer::seq_cp(const JsonFields& fields) {
+    auto from = sequence(fields, "from");
+    if (!from) {
+        return pass(std::move(from));
+    }
+    auto to = sequence(fields, "to");
+    if (!to) {
+        return pass(std::move(to));
+    }
+    auto range = positions(fields);
+    if (!range) {
+        return pass(std::move(range));
+    }
+    return done(memory().seq_cp(*from, *to, range->p0, range->p1));
+}
+
+Result<Answer> Replayer::clear(const JsonFields& fields) {
+    auto data = fields.boolean_or("data", false);
+    if (!data) {
+        return pass(std::move(data));
+    }
+    return done(memory().clear(*data));
+}
+
+// Of the first group: models with several come later.
+Result<Answer> Replayer::view(const JsonFields&) {
+    const Cells& cells = memory().cells();
+    const PagePool& pool = cells.pool(0);
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < pool.n_pages(); i++) {
+        used += pool.fill(PageId{i});
+    }
+    Answer sequences = Answer::array();
+    for (const SeqId seq : cells.sequences()) {
+        sequences.push_back({{"seq", value(seq)},
+                             {"pos_min", cells.seq_pos_min(seq)},
+                             {"pos_max", cells.seq_pos_max(seq)},
+                             {"cells", cells.n_cells(seq, 0)}});
+    }
+    return Answer{{"used_cells", used},
+                  {"free_cells", uint64_t{pool.n_pages()} * pool.page_size() - used},
+                  {"used_pages", pool.n_pages() - pool.n_free()},
+                  {"free_pages", pool.n_free()},
+                  {"page", pool.page_size()},
+                  {"sequences", sequences}};
+}
+
+}  // namespace cellar::cli

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/json_fields.h"
+#include "engine/decoder.h"
+#include "model/model.h"
+
+namespace cellar::cli {
+
+// An answer: keys in the order they were set, and floats in the fewest digits that give them back.
+using Answer = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool, int64_t,
+                                    uint64_t, float>;
+
+// Does the operations of a script on a memory, one JSON object each. An operation that is refused
+// changes nothing, and the next one goes on from there.
+class Replayer {
+public:
+    // `model` must outlive it. `defaults` hold where `new` says nothing, and for the memory that is
+    // made when a script begins without `new`.
+    Replayer(const Model& model, const DecoderOptions& defaults)
+        : model_(model), defaults_(defaults) {}
+
+    // Does the operation that `line` describes: {"ok":true,...} or {"ok":false,"error":"..."}.
+    Answer answer(std::string_view line);
+
+    // The names of all operations, in order: "new, decode, ...".
+    static std::string operation_names();
+
+private:
+    struct Operation;
+    static const std::vector<Operation>& operations();
+
+    Result<Answer> perform(std::string_view line);
+    Result<void> need_memory();
+
+    // The operations. Each gets the fields of its object, keys checked, and gives the answer's
+    // fields beside "ok". All but make_new find a memory.
+    Result<Answer> make_new(const JsonFields& fields);
+    Result<Answer> decode(const JsonFields& fields);  // replay_decode.cpp
+    Result<Answer> seq_rm(const JsonFields& fields);
+    Result<Answer> seq_cp(const JsonFields& fields);
+    Result<Answer> clear(const JsonFields& fields);
+    Result<Answer> view(const JsonFields& fields);
+
+    Memory& memory() { return decoder_->memory(); }
+
+    const Model& model_;
+    const DecoderOptions defaults_;
+    std::unique_ptr<Decoder> decoder_;  // null until the first operation that needs it
+};
+
+}  // namespace cellar::cli
