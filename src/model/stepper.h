@@ -15,14 +15,14 @@ namespace cellar {
 enum class Flash { kAuto, kOn, kOff };
 
 struct StepperOptions {
-    uint32_t n_threads = 1;
-    uint32_t max_ubatch = 512;
-    Flash flash = Flash::kAuto;
+    uint32_t n_threads = 1;     // 1 to 512
+    uint32_t max_ubatch = 512;  // items a step may have; more than the memory's cells are never met
+    Flash flash = Flash::kAuto;  // kAuto: where the backend has ggml_flash_attn_ext
 };
 
 // Logits of one step: a row for each item with `output`, in the order of UbatchPlan::items.
 struct Logits {
-    std::span<const float> values;  // [n_rows, n_vocab], valid until the next step
+    std::span<const float> values;    // [n_rows, n_vocab], valid until the next step
     std::span<const uint32_t> items;  // [n_rows] the batch item that each row belongs to
     uint32_t n_vocab = 0;
 
@@ -33,27 +33,35 @@ struct Logits {
 struct StepperStats {
     uint64_t steps = 0;
     uint64_t graphs_built = 0;
-    uint64_t attended_cells = 0;  // pairs of a query and a cell that it sees, in one layer of each group
+    uint64_t attended_cells =
+        0;  // pairs of a query and a cell that it sees, in one layer of each group
 };
 
-// Computes ubatches of a plan: copies what is due, builds or reuses the graph of this shape, runs
-// it. Owns the compute buffers and threads. The model and memory must outlive it.
+// Computes ubatches of a plan: builds or reuses the graph of this shape, runs it. Owns the compute
+// buffers and threads. The model and memory must outlive it.
 class Stepper {
 public:
+    // Reserves buffers for the largest step of one stream of sequences. Errors: kInvalidArgument
+    // for a count out of range, kUnsupported for an operation that the backend lacks, kBackend if
+    // allocation fails.
     static Result<std::unique_ptr<Stepper>> create(const Model& model, Memory& memory,
                                                    const StepperOptions& options);
     ~Stepper();
 
-    // Computes ubatch `i`, which must be the next to commit; commit it to keep it. Errors: kBackend
-    // or kCancelled; then nothing has become visible.
+    // Whether every item is a token of the model's vocabulary. Errors: kInvalidArgument.
+    Result<void> check(const Batch& batch) const;
+
+    // Computes ubatch `i` of a plan for `batch`: the next to commit, its moves applied. Commit it
+    // to keep it. Errors: kStale for another `i` or a plan that is not open, kInvalidArgument as
+    // `check`, kBackend; then nothing has become visible.
     Result<Logits> compute(const Batch& batch, const Plan& plan, size_t i);
 
     const StepperStats& stats() const;
     uint64_t compute_bytes() const;  // of activations, scratch and inputs
 
 private:
-    Stepper();
     struct Impl;
+    explicit Stepper(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;
 };
 

@@ -1,0 +1,60 @@
+#include "engine/decoder.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cellar {
+
+Result<std::unique_ptr<Decoder>> Decoder::create(const Model& model,
+                                                 const DecoderOptions& options) {
+    MemoryConfig config;
+    config.layers = model.info().layers;
+    config.type_k = options.type_k;
+    config.type_v = options.type_v;
+    config.n_cells = options.n_cells;
+    config.page_size = options.page_size;
+    config.n_pos = model.info().n_pos;
+    auto memory = Memory::create(config, nullptr);
+    if (!memory) {
+        return pass(std::move(memory));
+    }
+    auto stepper = Stepper::create(
+        model, **memory,
+        {.n_threads = options.n_threads, .max_ubatch = options.max_ubatch, .flash = options.flash});
+    if (!stepper) {
+        return pass(std::move(stepper));
+    }
+    std::unique_ptr<Decoder> decoder(new Decoder());
+    decoder->split_.max_ubatch = options.max_ubatch;
+    decoder->memory_ = std::move(*memory);
+    decoder->stepper_ = std::move(*stepper);
+    return decoder;
+}
+
+Result<void> Decoder::decode(const Batch& batch, const OnLogits& on_logits) {
+    if (auto checked = stepper_->check(batch); !checked) {
+        return checked;
+    }
+    auto plan = memory_->prepare(batch, split_);
+    if (!plan) {
+        return pass(std::move(plan));
+    }
+    for (size_t i = 0; i < plan->size(); i++) {
+        if (auto moved = memory_->apply_moves(*plan, i); !moved) {
+            return moved;
+        }
+        auto logits = stepper_->compute(batch, *plan, i);
+        if (!logits) {
+            return pass(std::move(logits));
+        }
+        if (auto committed = memory_->commit(*plan, i); !committed) {
+            return committed;
+        }
+        for (size_t row = 0; row < logits->items.size(); row++) {
+            on_logits(logits->items[row], logits->row(row));
+        }
+    }
+    return {};
+}
+
+}  // namespace cellar

@@ -1,0 +1,88 @@
+#include "model/llama.h"
+
+#include <ggml.h>
+
+#include <string>
+#include <utility>
+
+#include "gguf/gguf_file.h"
+#include "model/step_graph.h"
+
+namespace cellar {
+
+namespace {
+
+Progress progress_of(const LoadOptions& options) {
+    if (!options.progress) {
+        return {};
+    }
+    return [report = options.progress](double fraction) {
+        report(static_cast<float>(fraction));
+        return true;
+    };
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> LlamaModel::load(const GgufFile& file, const LoadOptions& options) {
+    auto config = read_llama_config(file);
+    if (!config) {
+        return pass(std::move(config));
+    }
+    const WeightsOptions how{.use_mmap = options.use_mmap, .repack = options.repack};
+    auto weights = load_llama(file, *config, how, progress_of(options));
+    if (!weights) {
+        return pass(std::move(weights));
+    }
+    return std::unique_ptr<Model>(new LlamaModel(file, std::move(*config), std::move(*weights)));
+}
+
+LlamaModel::LlamaModel(const GgufFile& file, LlamaConfig config, LlamaWeights weights)
+    : config_(std::move(config)), weights_(std::move(weights)) {
+    info_.architecture = "llama";
+    if (auto name = file.find_string("general.name"); name && *name) {
+        info_.name = **name;
+    }
+    info_.n_ctx_train = config_.n_ctx_train;
+    info_.n_vocab = config_.n_vocab;
+    info_.n_embd = config_.n_embd;
+    info_.n_layer = config_.n_layer;
+    for (const uint32_t n_head_kv : config_.n_head_kv) {
+        info_.layers.push_back({0, n_head_kv, config_.head_dim, config_.head_dim});
+    }
+    info_.weight_bytes = weights_.memory.bytes();
+}
+
+ggml_tensor* LlamaModel::build(StepGraph& graph) const {
+    ggml_context* ctx = graph.ctx();
+    ggml_tensor* x = graph.embed(weights_.token_embd);
+    for (uint32_t index = 0; index < config_.n_layer; index++) {
+        const LlamaLayer& layer = weights_.layers[index];
+        ggml_tensor* attended =
+            attention(graph, index, graph.rms_norm(x, layer.attn_norm, config_.rms_eps));
+        if (index + 1 == config_.n_layer) {
+            attended = graph.outputs(attended);
+            x = graph.outputs(x);
+            if (!x) {
+                return nullptr;
+            }
+        }
+        x = ggml_add(ctx, graph.linear(layer.o, attended), x);
+        ggml_tensor* normed = graph.rms_norm(x, layer.ffn_norm, config_.rms_eps);
+        x = ggml_add(ctx, graph.swiglu(layer.gate, layer.up, layer.down, normed), x);
+    }
+    return graph.linear(weights_.output, graph.rms_norm(x, weights_.output_norm, config_.rms_eps));
+}
+
+ggml_tensor* LlamaModel::attention(StepGraph& graph, uint32_t index, ggml_tensor* x) const {
+    const LlamaLayer& layer = weights_.layers[index];
+    Rope rope = config_.rope.rope;
+    rope.factors = weights_.rope_factors(graph.n_ctx(), rope);
+    const uint32_t n_head_kv = config_.n_head_kv[index];
+    ggml_tensor* q = graph.rope(graph.heads(graph.linear(layer.q, x), config_.n_head), rope);
+    ggml_tensor* k = graph.rope(graph.heads(graph.linear(layer.k, x), n_head_kv), rope);
+    ggml_tensor* v = graph.heads(graph.linear(layer.v, x), n_head_kv);
+    return graph.attend(index, q, k, v, {.scale = config_.attn_scale});
+}
+
+}  // namespace cellar

@@ -1,0 +1,51 @@
+#include "model/model.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "gguf/gguf_file.h"
+#include "gguf/printable.h"
+#include "model/llama.h"
+
+namespace cellar {
+
+namespace {
+
+struct Architecture {
+    std::string_view name;
+    Result<std::unique_ptr<Model>> (*load)(const GgufFile&, const LoadOptions&);
+};
+
+constexpr Architecture kArchitectures[] = {
+    {"llama", LlamaModel::load},
+};
+
+std::string architecture_names() {
+    std::string names;
+    for (const Architecture& architecture : kArchitectures) {
+        names += names.empty() ? "" : ", ";
+        names += architecture.name;
+    }
+    return names;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> load_model(const GgufFile& file, const LoadOptions& options) {
+    auto name = file.string("general.architecture");
+    if (!name) {
+        return pass(std::move(name));
+    }
+    for (const Architecture& architecture : kArchitectures) {
+        if (architecture.name == *name) {
+            return architecture.load(file, options);
+        }
+    }
+    return fail(Code::kUnsupported,
+                fmt::format("{}: models of architecture '{}' cannot be run; these can: {}.",
+                            file.path(), printable(*name), architecture_names()));
+}
+
+}  // namespace cellar

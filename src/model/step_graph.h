@@ -1,0 +1,111 @@
+#pragma once
+
+#include <ggml-cpp.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attention/graph_attention.h"
+#include "attention/schedule.h"
+#include "cells/batch.h"
+#include "cells/plan.h"
+#include "memory/memory.h"
+
+namespace cellar {
+
+// What decides a step's graph: steps of equal shape share one.
+struct StepShape {
+    uint32_t n_tokens = 0;
+    uint32_t n_outputs = 0;                 // rows of logits
+    std::vector<AttentionShape> attention;  // [n_groups]
+
+    friend bool operator==(const StepShape&, const StepShape&) = default;
+};
+
+// How positions turn queries and keys: the arguments of ggml_rope_ext.
+struct Rope {
+    ggml_tensor* factors = nullptr;  // f32 [n_dims / 2] divides each frequency; may be null
+    int n_dims = 0;                  // of a head's width, from its start
+    int mode = 0;                    // GGML_ROPE_TYPE_*
+    int n_ctx_orig = 0;
+    float freq_base = 10000.0f;
+    float freq_scale = 1.0f;
+    float ext_factor = 0.0f;
+    float attn_factor = 1.0f;
+    float beta_fast = 32.0f;
+    float beta_slow = 1.0f;
+};
+
+// A matrix product's weights. What is null is left out.
+struct Linear {
+    ggml_tensor* weight = nullptr;  // [n_in, n_out]
+    ggml_tensor* bias = nullptr;    // [n_out]
+    ggml_tensor* scale = nullptr;   // [1], of the whole product
+};
+
+// The graph of one step: a model adds its operations, then every step of this shape sets the inputs
+// and runs it. A tensor's shape is written innermost first, as ggml's `ne`.
+class StepGraph {
+public:
+    StepGraph(const Memory& memory, StepShape shape, bool flash);
+
+    // -- For models ----------------------------------------------------------------------------
+
+    ggml_context* ctx() const { return ctx_.get(); }
+    uint32_t n_ctx() const { return memory_.config().n_cells; }  // that a sequence can grow to
+
+    // Rows of `table` [n_embd, n_vocab] for the step's tokens: [n_embd, n_tokens].
+    ggml_tensor* embed(ggml_tensor* table);
+
+    ggml_tensor* rms_norm(ggml_tensor* x, ggml_tensor* weight, float eps);
+
+    // scale * (weight x) + bias.
+    ggml_tensor* linear(const Linear& weights, ggml_tensor* x);
+
+    // x [n_head * head_dim, n_tokens] as [head_dim, n_head, n_tokens].
+    ggml_tensor* heads(ggml_tensor* x, uint32_t n_head);
+
+    // x [head_dim, n_head, n_tokens], turned by the step's positions.
+    ggml_tensor* rope(ggml_tensor* x, const Rope& rope);
+
+    // Keeps k and v in the layer's pool and attends, as GraphAttention::attend.
+    ggml_tensor* attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
+                        const AttendParams& params);
+
+    // down(silu(gate(x)) * up(x)), where each of the three is scale * (weight x + bias).
+    ggml_tensor* swiglu(const Linear& gate, const Linear& up, const Linear& down, ggml_tensor* x);
+
+    // The rows of x [n, n_tokens] that logits are wanted of: [n, n_outputs]. For the last layer,
+    // whose other rows nobody reads once its k and v are kept. Null if none are wanted.
+    ggml_tensor* outputs(ggml_tensor* x);
+
+    // -- For the stepper -----------------------------------------------------------------------
+
+    // Ends building: `logits` [n_vocab, n_outputs] or null, as Model::build returned it.
+    void finish(ggml_tensor* logits);
+
+    // Fills all inputs; the graph must be allocated. `schedules`: one a group, of this shape.
+    void set_inputs(const Batch& batch, const UbatchPlan& ubatch, std::span<const uint32_t> rows,
+                    std::span<const Schedule> schedules);
+
+    const StepShape& shape() const { return shape_; }
+    ggml_cgraph* graph() const { return graph_; }
+    ggml_tensor* logits() const { return logits_; }
+
+private:
+    ggml_tensor* input(ggml_tensor* tensor, const char* name);
+    ggml_tensor* linear_in_ffn(const Linear& weights, ggml_tensor* x);
+
+    const Memory& memory_;
+    const StepShape shape_;
+    ggml_context_ptr ctx_;
+    ggml_cgraph* graph_ = nullptr;
+    std::vector<GraphAttention> attention_;  // [n_groups]
+    ggml_tensor* tokens_ = nullptr;          // i32 [n_tokens]
+    ggml_tensor* positions_ = nullptr;       // i32 [n_tokens * n_pos], a component at a time
+    ggml_tensor* rows_ = nullptr;            // i32 [n_outputs]; null when it is all rows or none
+    ggml_tensor* logits_ = nullptr;
+};
+
+}  // namespace cellar
