@@ -320,6 +320,23 @@ TEST(LlamaWeights, MissingAndMisshapenTensorsAreNamed) {
     EXPECT_THAT(integers.error().message, HasSubstr("'output_norm.weight' has type i32"));
 }
 
+// Sampled, as each load takes a millisecond; the metadata alone is tested at every byte in
+// tests/gguf.
+TEST(LlamaWeights, FlippedBitsOfTheMetadataNeverCrashTheLoad) {
+    const std::string original = testing::read_file(kTinyLlama);
+    const ScratchFile scratch(original);
+    constexpr size_t kMetadata = 26528;
+    for (size_t i = 0; i < kMetadata; i += 7) {
+        const auto flipped = static_cast<char>(original[i] ^ (1 << (i % 8)));
+        scratch.patch(i, raw(flipped));
+        if (const auto file = GgufFile::open(scratch.path())) {
+            const auto weights = load(*file);
+            EXPECT_TRUE(weights.has_value() || !weights.error().message.empty());
+        }
+        scratch.patch(i, raw(original[i]));
+    }
+}
+
 TEST(LlamaWeights, OfTinyLlamaAreTheFilesNumbers) {
     const GgufFile file = std::move(*GgufFile::open(kTinyLlama));
     const auto weights = load(file);

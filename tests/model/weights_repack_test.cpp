@@ -22,7 +22,7 @@ using testing::GgufBytes;
 using testing::ScratchFile;
 
 constexpr int64_t kIn = 512;    // two blocks of the largest kind
-constexpr int64_t kOut = 64;  // whole tiles of every repacked layout
+constexpr int64_t kOut = 64;    // whole tiles of every repacked layout
 constexpr int64_t kTokens = 7;  // uneven, so that rest rows of tiles are computed, too
 
 std::vector<float> random_values(int64_t n, unsigned seed) {
