@@ -13,8 +13,9 @@ using Finding = std::optional<std::string>;
 // Holders found by walking: for each page, how many see it up to which end.
 class GroupAudit {
 public:
-    GroupAudit(const Cells& cells, uint32_t group)
-        : cells_(cells), pool_(cells.pool(group)), group_(group), found_(pool_.n_pages()) {}
+    GroupAudit(const Cells& cells, std::span<const Hold> kept, uint32_t group)
+        : cells_(cells), kept_(kept), pool_(cells.pool(group)), group_(group),
+          found_(pool_.n_pages()), keepers_(pool_.n_pages(), 0) {}
 
     Finding run() {
         for (const SeqId id : cells_.sequences())
@@ -22,14 +23,24 @@ public:
         for (const CellMove& move : cells_.pending())
             if (move.group == group_)
                 found_[value(move.copy.from)][move.copy.from_first + uint32_t{move.copy.count}]++;
-        uint32_t free = 0;
+        for (const Hold& hold : kept_) {
+            if (!hold.holds() || hold.group() != group_) continue;
+            found_[value(hold.span().page)][hold.span().end()]++;
+            keepers_[value(hold.span().page)]++;
+        }
+        uint32_t free = 0, cached = 0;
         for (uint32_t p = 0; p < pool_.n_pages(); p++) {
             if (auto finding = check_page(PageId{p})) return finding;
-            free += pool_.is_free(PageId{p}) ? 1 : 0;
+            const uint32_t holders = pool_.holders(PageId{p});
+            free += holders == 0 ? 1 : 0;
+            cached += holders > 0 && holders == keepers_[p] ? 1 : 0;
         }
-        if (free != pool_.n_free())
-            return fmt::format("group {}: {} pages are free, the pool says {}", group_, free,
-                               pool_.n_free());
+        if (free != pool_.n_free() || cached != pool_.n_cached())
+            return fmt::format("group {}: {} pages are free and {} cached, the pool says {} and {}",
+                               group_, free, cached, pool_.n_free(), pool_.n_cached());
+        if (cells_.reserved_pages(group_) > free)
+            return fmt::format("group {}: {} pages are promised, {} are free", group_,
+                               cells_.reserved_pages(group_), free);
         return {};
     }
 
@@ -66,6 +77,9 @@ private:
                 return fmt::format("page {} has {} holders at end {}, {} were found", value(page),
                                    pool_.holders_at(page, end), end, n);
         }
+        if (keepers_[value(page)] != pool_.keepers(page))
+            return fmt::format("page {} counts {} keepers, {} were found", value(page),
+                               pool_.keepers(page), keepers_[value(page)]);
         if (holders != pool_.holders(page))
             return fmt::format("page {} counts {} holders, {} were found", value(page),
                                pool_.holders(page), holders);
@@ -79,16 +93,18 @@ private:
     }
 
     const Cells& cells_;
+    const std::span<const Hold> kept_;
     const PagePool& pool_;
     const uint32_t group_;
     std::vector<std::map<uint32_t, uint32_t>> found_;  // by page: end -> holders
+    std::vector<uint32_t> keepers_;                    // by page
 };
 
 }  // namespace
 
-std::optional<std::string> audit(const Cells& cells) {
+std::optional<std::string> audit(const Cells& cells, std::span<const Hold> kept) {
     for (uint32_t g = 0; g < cells.n_groups(); g++)
-        if (auto finding = GroupAudit(cells, g).run()) return finding;
+        if (auto finding = GroupAudit(cells, kept, g).run()) return finding;
     return {};
 }
 

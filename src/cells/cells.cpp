@@ -26,7 +26,7 @@ Result<Cells> Cells::create(const CellsConfig& config) {
                     fmt::format("positions of {} components: from 1 to 4 are possible", config.n_pos));
     if (config.group_cells.empty())
         return fail(Code::kInvalidArgument, "a memory needs at least one group of layers");
-    Cells cells;
+    Cells cells(static_cast<uint32_t>(config.group_cells.size()));
     cells.page_size_ = config.page_size;
     cells.n_pos_ = config.n_pos;
     cells.max_deltas_ = std::max(1u, config.max_deltas);
@@ -133,18 +133,7 @@ void Cells::close(Plan& plan) {
         pools_[change.group].unclaim(change.grown.page);
     open_plan_ = 0;
     plan.cells_ = nullptr;
-}
-
-tl::unexpected<Error> Cells::no_room(uint32_t group, uint64_t pages) const {
-    const PagePool& pool = pools_[group];
-    const Room room{pages * page_size_, uint64_t{pool.n_free()} * page_size_,
-                    uint64_t{pool.n_cached()} * page_size_};
-    Error error{Code::kNoRoom,
-                fmt::format("no room: {} more cells are needed, {} are free and {} cached",
-                            room.needed, room.free, room.cached),
-                room};
-    if (n_groups() > 1) error.message += fmt::format(" in group {}", group);
-    return tl::unexpected<Error>(std::move(error));
+    settle_reserves();
 }
 
 }  // namespace cellar

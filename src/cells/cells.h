@@ -9,8 +9,10 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "cells/batch.h"
+#include "cells/hold.h"
 #include "cells/page_pool.h"
 #include "cells/plan.h"
+#include "cells/reserves.h"
 #include "cells/span.h"
 #include "cells/splitter.h"
 #include "cells/track.h"
@@ -76,6 +78,30 @@ public:
     Pos seq_pos_min(SeqId seq) const;
     Pos seq_pos_max(SeqId seq) const;
 
+    // -- Room ----------------------------------------------------------------------------------
+
+    // Sets what `seq` may count on and may take. Its guarantee counts the cells that it holds: room
+    // is set aside for the rest, and kept at that while other sequences come and go. Giving cells
+    // back sets their room aside again as far as free pages allow. Errors: kNoRoom if the guarantee
+    // cannot be given, kInvalidArgument if it passes the maximum, kBusy.
+    Result<void> set_limits(SeqId seq, const SeqLimits& limits);
+
+    // Makes a group's pool larger, to at least `n_cells`. Errors: kBadRange if it is larger already,
+    // kBusy.
+    Result<void> grow(uint32_t group, uint32_t n_cells);
+
+    // Merges pages of which sequences see at most half, all groups, moving at most `max_cells` a
+    // group (pending moves). Returns the cells moved; 0 when there is nothing to gain or no free
+    // page to gather into. What sequences see does not change. O(pool + spans). Errors: kBusy.
+    Result<uint32_t> defrag(uint32_t max_cells);
+
+    // Keeps the cells of a span, which a sequence sees now, alive without a sequence. Errors:
+    // kBadRange for cells that nobody sees.
+    Result<Hold> keep(uint32_t group, const Span& span);
+
+    // Free pages that are set aside for sequences with a guarantee.
+    uint32_t reserved_pages(uint32_t group) const { return reserves_.total(group); }
+
     // -- Moves that verbs left to be done ------------------------------------------------------
 
     // In the order in which they must be done, all of them before the next `prepare` (which is
@@ -120,12 +146,13 @@ public:
     std::vector<SeqId> sequences() const;
 
 private:
+    friend class Compactor;
     friend class Plan;
     friend class Planner;
 
     using Sequence = std::vector<Track>;  // by group
 
-    Cells() = default;
+    explicit Cells(uint32_t n_groups) : reserves_(n_groups) {}
     Result<void> check_verb(SeqId seq, bool wildcard) const;
     Sequence* find(SeqId seq);
     const Sequence* find(SeqId seq) const;
@@ -136,10 +163,13 @@ private:
     Result<void> check_shift(SeqId seq, Range range, int64_t delta) const;
     Result<void> check_scalar(SeqId seq, Range range) const;
     Result<void> check_room(std::span<const uint64_t> needed) const;
-    tl::unexpected<Error> no_room(uint32_t group, uint64_t pages) const;
+    uint32_t free_pages(uint32_t group, SeqId seq) const;
+    tl::unexpected<Error> no_room(uint32_t group, uint64_t pages, uint64_t free) const;
     uint64_t cells_to_reencode(const Track& track, uint32_t group, Range range, Pos delta) const;
     void reencode(Track& track, uint32_t group, Range range, int32_t divisor);
     uint64_t pages(uint64_t cells) const { return (cells + page_size_ - 1) / page_size_; }
+    uint32_t promised_pages(SeqId seq, uint32_t group) const;
+    void settle_reserves();
     void cancel(Plan& plan);
     void close(Plan& plan);
 
@@ -149,6 +179,7 @@ private:
     std::vector<PagePool> pools_;  // by group
     std::vector<CellMove> pending_;  // each holds its source, up to the end of what it copies
     std::unordered_map<int32_t, Sequence> sequences_;  // only those that hold something
+    Reserves reserves_;
     uint64_t open_plan_ = 0;       // serial of the plan that is open; 0: none
     uint64_t last_serial_ = 0;
 };

@@ -12,6 +12,14 @@ PagePool::PagePool(uint32_t n_pages, uint32_t page_size, uint32_t n_pos)
     for (uint32_t i = n_pages; i-- > 0;) free_.push_back(i);
 }
 
+void PagePool::grow(uint32_t n_pages) {
+    std::vector<uint32_t> more;
+    for (uint32_t i = n_pages; i-- > this->n_pages();) more.push_back(i);
+    free_.insert(free_.begin(), more.begin(), more.end());
+    pages_.resize(n_pages);
+    lists_.resize(n_pages);
+}
+
 std::optional<PageId> PagePool::take() {
     if (free_.empty()) return std::nullopt;
     const PageId id{free_.back()};

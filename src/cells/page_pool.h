@@ -30,6 +30,9 @@ public:
     // `page_size` is a power of two from 1 to 256, `n_pos` from 1 to 4.
     PagePool(uint32_t n_pages, uint32_t page_size, uint32_t n_pos);
 
+    // More pages, behind all others. O(n_pages of the free list).
+    void grow(uint32_t n_pages);
+
     // -- Holding. All O(1), but for pages whose holders see different ends: O(different ends). ----
 
     // A free page, now held by the caller with end 0, or nothing.

@@ -23,7 +23,8 @@ Result<Plan> Planner::run() {
         plan.cancel();
         const auto worst = std::max_element(missing_.begin(), missing_.end());
         const auto group = static_cast<uint32_t>(worst - missing_.begin());
-        return cells_.no_room(group, uint64_t{taken_[group]} + missing_[group]);
+        const uint64_t needed = uint64_t{taken_[group]} + missing_[group];
+        return cells_.no_room(group, needed, taken_[group]);
     }
     return plan;
 }
@@ -41,6 +42,24 @@ Result<void> Planner::read_items() {
     for (uint32_t i = 0; i < batch_.size(); i++)
         if (auto read = read_item(i); !read) return read;
     sets_.n_seqs = static_cast<uint32_t>(growers_.size());
+    return check_maximum();
+}
+
+Result<void> Planner::check_maximum() const {
+    for (const Grower& grower : growers_) {
+        const Reserves::Account* account = cells_.reserves_.find(grower.id);
+        if (account == nullptr) continue;
+        for (uint32_t g = 0; g < cells_.n_groups(); g++) {
+            const uint64_t held = cells_.n_cells(grower.id, g), maximum = account->limits.maximum;
+            if (held + grower.n_items <= maximum) continue;
+            const Room room{grower.n_items, maximum > held ? maximum - held : 0, 0};
+            return tl::unexpected<Error>(
+                Error{Code::kNoRoom,
+                      fmt::format("no room: sequence {} would grow by {} cells to {}, and may hold {}",
+                                  value(grower.id), grower.n_items, held + grower.n_items, maximum),
+                      room});
+        }
+    }
     return {};
 }
 
@@ -63,7 +82,10 @@ Result<void> Planner::read_item(uint32_t item) {
     if (seqs.size() > 1)
         if (auto coupled = check_coupled(item); !coupled) return coupled;
     if (auto read = read_position(item); !read) return read;
-    for (const uint32_t g : sets_.of(item)) growers_[g].newest_item = item;
+    for (const uint32_t g : sets_.of(item)) {
+        growers_[g].newest_item = item;
+        growers_[g].n_items++;
+    }
     return {};
 }
 
@@ -178,7 +200,7 @@ void Planner::claim_run(Plan& plan, UbatchPlan& ubatch, uint32_t group, const Ub
     Tail tail = growers_[set[0]].tails[group];
     for (uint32_t done = 0; done < run.count;) {
         const bool fresh = !can_append(group, tail);
-        const bool copied = fresh && open_page(out, group, index, tail);
+        const bool copied = fresh && open_page(out, group, index, run.seqs[0], tail);
         const uint32_t n = std::min(run.count - done, pool.page_size() - tail.end);
         for (uint32_t i = 0; i < n && !tail.imaginary; i++) {
             const size_t at = size_t{run.first + done + i} * n_pos;
@@ -212,9 +234,11 @@ bool Planner::can_append(uint32_t group, const Tail& tail) const {
 // A new page for the tail. When somebody else has cells behind the tail's end, its cells move over
 // first, so that sequences stay dense; true then. Cells that this very ubatch writes cannot be
 // copied before it runs: they stay, and the new page starts empty.
-bool Planner::open_page(UbatchGroup& out, uint32_t group, uint32_t ubatch, Tail& tail) {
+bool Planner::open_page(UbatchGroup& out, uint32_t group, uint32_t ubatch, SeqId seq, Tail& tail) {
     PagePool& pool = cells_.pools_[group];
-    const std::optional<PageId> page = pool.take();
+    const bool may_take = cells_.reserves_.draw(seq, group) ||
+                          pool.n_free() > cells_.reserves_.total(group);
+    const std::optional<PageId> page = may_take ? pool.take() : std::nullopt;
     const bool copies = tail.page != kNoPage && !tail.imaginary && tail.end < pool.page_size() &&
                         tail.written != ubatch;
     const auto n = static_cast<uint16_t>(copies ? tail.end - tail.first : 0);

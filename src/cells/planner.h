@@ -37,6 +37,7 @@ private:
         SeqId id{0};
         Pos last = -1;
         uint32_t newest_item = UINT32_MAX;
+        uint32_t n_items = 0;
         std::vector<Tail> tails;  // by group
     };
 
@@ -46,12 +47,13 @@ private:
     Result<void> read_item(uint32_t item);
     Result<void> read_position(uint32_t item);
     Result<void> check_coupled(uint32_t item) const;
+    Result<void> check_maximum() const;
     uint32_t grower_of(SeqId id);
 
     void plan_ubatch(Plan& plan, std::vector<uint32_t> items);
     void claim_run(Plan& plan, UbatchPlan& ubatch, uint32_t group, const UbatchRun& run);
     bool can_append(uint32_t group, const Tail& tail) const;
-    bool open_page(UbatchGroup& out, uint32_t group, uint32_t ubatch, Tail& tail);
+    bool open_page(UbatchGroup& out, uint32_t group, uint32_t ubatch, SeqId seq, Tail& tail);
 
     Cells& cells_;
     const Batch& batch_;

@@ -99,6 +99,7 @@ Result<void> Cells::seq_rm(SeqId seq, Pos p0, Pos p1) {
         for (uint32_t g = 0; g < n_groups(); g++) tracks[g].remove(pools_[g], range);
         drop_if_empty(id);
     }
+    settle_reserves();
     return {};
 }
 
@@ -115,6 +116,7 @@ Result<void> Cells::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
         if (source != nullptr) target[g].adopt(pools_[g], (*source)[g], range);
     }
     drop_if_empty(to);
+    settle_reserves();
     return {};
 }
 
@@ -123,6 +125,7 @@ Result<void> Cells::seq_keep(SeqId seq) {
     if (seq == kEverySeq) return {};
     for (const SeqId id : sequences())
         if (id != seq) drop(id);
+    settle_reserves();
     return {};
 }
 
@@ -149,6 +152,7 @@ Result<void> Cells::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
         }
         drop_if_empty(id);
     }
+    settle_reserves();
     return {};
 }
 
@@ -177,6 +181,7 @@ Result<void> Cells::clear() {
     for (auto& entry : sequences_)
         for (uint32_t g = 0; g < n_groups(); g++) entry.second[g].release(pools_[g]);
     sequences_.clear();
+    settle_reserves();
     return {};
 }
 
@@ -184,6 +189,7 @@ void Cells::finish_moves() {
     for (const CellMove& move : pending_)
         pools_[move.group].release(move.copy.from, move.copy.from_first + uint32_t{move.copy.count});
     pending_.clear();
+    settle_reserves();
 }
 
 Result<void> Cells::check_verb(SeqId seq, bool wildcard) const {
@@ -247,8 +253,10 @@ Result<void> Cells::check_scalar(SeqId seq, Range range) const {
 
 // `needed`: pages by group.
 Result<void> Cells::check_room(std::span<const uint64_t> needed) const {
-    for (uint32_t g = 0; g < n_groups(); g++)
-        if (needed[g] > pools_[g].n_free()) return no_room(g, needed[g]);
+    for (uint32_t g = 0; g < n_groups(); g++) {
+        const uint32_t free = free_pages(g, kEverySeq);
+        if (needed[g] > free) return no_room(g, needed[g], free);
+    }
     return {};
 }
 

@@ -44,17 +44,19 @@ std::optional<std::string> CellsHistory::apply(const Step& step) {
         case 2:
         case 3: finding = append(step); break;
         case 4: finding = append_coupled(step); break;
+        case 11: finding = care(step); break;
         default: finding = verb(step); break;
     }
+    make_moves();
     if (finding) return finding;
-    if (auto contradiction = audit(cells_)) return contradiction;
+    if (auto contradiction = audit(cells_, kept_)) return contradiction;
     poison();
     return compare();
 }
 
 std::optional<std::string> CellsHistory::finish() {
     if (!cells_.seq_rm(kEverySeq, -1, -1)) return "removing everything was refused";
-    cells_.finish_moves();
+    kept_.clear();
     for (uint32_t g = 0; g < cells_.n_groups(); g++)
         if (cells_.pool(g).n_free() != cells_.pool(g).n_pages())
             return fmt::format("{} of {} pages are free after removing everything",
@@ -179,19 +181,63 @@ CellsHistory::Finding CellsHistory::verb(const Step& step) {
             refused_ += result ? 0 : 1;
             break;
         }
+        default: break;
+    }
+    return finding;
+}
+
+// What happens less often: clearing, keeping, compaction, promises, keepers.
+CellsHistory::Finding CellsHistory::care(const Step& step) {
+    const int a = step.a % config_.n_seqs;
+    const auto number = static_cast<uint32_t>(std::abs(step.d));
+    switch (number % 16) {
+        case 0:
+        case 1: {
+            if (number % 5 != 0) return {};
+            model_.rm(-1, make_range(-1, -1));
+            return judge(step, cells_.clear(), true);
+        }
+        case 2: {
+            model_.keep(a);
+            return judge(step, cells_.seq_keep(SeqId{a}), true);
+        }
+        case 3:
+        case 4:
+        case 5:
+        case 6: {
+            const uint32_t most = number % 3 == 0 ? number % 40 : 100000;
+            const auto moved = cells_.defrag(most);
+            if (!moved) return moved.error().message;
+            if (*moved > most * cells_.n_groups()) return "compaction moved more than allowed";
+            return {};
+        }
+        case 7:
+        case 8: {
+            SeqLimits limits;
+            limits.guaranteed = number % 90;
+            if (number % 4 == 1) limits = {};
+            (void)cells_.set_limits(SeqId{a}, limits);
+            return {};
+        }
+        case 9: {
+            kept_.clear();
+            kept_contents_.clear();
+            return {};
+        }
         default: {
-            if (step.d % 64 == 1) {
-                finding = judge(step, cells_.clear(), true);
-                model_.rm(-1, make_range(-1, -1));
-            } else if (step.d % 16 == 2) {
-                finding = judge(step, cells_.seq_keep(SeqId{a}), true);
-                model_.keep(a);
-            }
-            break;
+            const uint32_t g = number % cells_.n_groups();
+            const auto spans = cells_.spans(SeqId{a}, g);
+            if (spans.empty() || kept_.size() > 10) return {};
+            const Span span = spans[number % spans.size()];
+            auto hold = cells_.keep(g, span);
+            if (!hold) return hold.error().message;
+            const auto first = contents_[g].begin() +
+                               static_cast<ptrdiff_t>(value(span.page) * cells_.page_size() + span.first);
+            kept_contents_.emplace_back(first, first + span.count);
+            kept_.push_back(std::move(*hold));
+            return {};
         }
     }
-    make_moves();
-    return finding;
 }
 
 CellsHistory::Finding CellsHistory::judge(const Step&, const Result<void>& result, bool legal) {
@@ -221,11 +267,24 @@ void CellsHistory::poison() {
                     const uint32_t cell = value(s.page) * cells_.page_size() + s.first + i;
                     seen[cell] = contents_[g][cell];
                 }
+        for (const Hold& hold : kept_)
+            for (uint32_t i = 0; hold.group() == g && i < hold.span().count; i++) {
+                const uint32_t cell =
+                    value(hold.span().page) * cells_.page_size() + hold.span().first + i;
+                seen[cell] = contents_[g][cell];
+            }
         contents_[g] = std::move(seen);
     }
 }
 
 CellsHistory::Finding CellsHistory::compare() const {
+    for (size_t k = 0; k < kept_.size(); k++)
+        for (uint32_t i = 0; i < kept_[k].span().count; i++) {
+            const Span& span = kept_[k].span();
+            const uint32_t cell = value(span.page) * cells_.page_size() + span.first + i;
+            if (contents_[kept_[k].group()][cell] != kept_contents_[k][i])
+                return fmt::format("cell {} changed while it was kept", cell);
+        }
     const auto expected = model_.by_sequence();
     if (expected.size() != cells_.sequences().size())
         return fmt::format("{} sequences hold something, {} should", cells_.sequences().size(),

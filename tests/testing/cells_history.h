@@ -55,6 +55,7 @@ private:
     Finding append_coupled(const Step& step);
     Finding run(const Batch& batch, const SplitOptions& options, size_t abort_after);
     Finding verb(const Step& step);
+    Finding care(const Step& step);
     void make_moves();
     void poison();
     Finding compare() const;
@@ -65,6 +66,8 @@ private:
     Cells cells_;
     CellsModel model_;
     std::vector<std::vector<int>> contents_;  // by group, by cell: the token written there
+    std::vector<Hold> kept_;
+    std::vector<std::vector<int>> kept_contents_;  // of each Hold, when it was made
     int next_token_ = 0;
     uint64_t refused_ = 0;
 };

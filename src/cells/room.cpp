@@ -1,0 +1,101 @@
+// The room of Cells: limits, growth, compaction, keepers.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cells/cells.h"
+#include "cells/compactor.h"
+
+namespace cellar {
+
+Result<void> Cells::set_limits(SeqId seq, const SeqLimits& limits) {
+    if (auto ok = check_verb(seq, false); !ok) return ok;
+    if (limits.guaranteed > limits.maximum)
+        return fail(Code::kInvalidArgument,
+                    fmt::format("sequence {} cannot be promised {} cells and allowed {}", value(seq),
+                                limits.guaranteed, limits.maximum));
+    const Reserves::Account* before = reserves_.find(seq);
+    const SeqLimits old = before != nullptr ? before->limits : SeqLimits{};
+    reserves_.open(seq).limits = limits;
+    for (uint32_t g = 0; g < n_groups(); g++) {
+        const uint32_t promised = promised_pages(seq, g), free = free_pages(g, seq);
+        if (promised <= free) continue;
+        reserves_.open(seq).limits = old;
+        if (before == nullptr) reserves_.close(seq);
+        return no_room(g, promised, free);
+    }
+    settle_reserves();
+    return {};
+}
+
+Result<void> Cells::grow(uint32_t group, uint32_t n_cells) {
+    if (busy()) return fail(Code::kBusy, "a plan is open");
+    const uint64_t n_pages = pages(n_cells);
+    if (group >= n_groups() || n_pages < pools_[group].n_pages() || n_pages * page_size_ >= INT32_MAX)
+        return fail(Code::kBadRange, fmt::format("group {} cannot grow to {} cells", group, n_cells));
+    pools_[group].grow(static_cast<uint32_t>(n_pages));
+    settle_reserves();
+    return {};
+}
+
+Result<uint32_t> Cells::defrag(uint32_t max_cells) {
+    if (busy()) return fail(Code::kBusy, "a plan is open");
+    uint32_t moved = 0;
+    for (uint32_t g = 0; g < n_groups(); g++) moved += Compactor(*this, g).run(max_cells);
+    return moved;
+}
+
+Result<Hold> Cells::keep(uint32_t group, const Span& span) {
+    const bool known = group < n_groups() && value(span.page) < pools_[group].n_pages();
+    if (!known || span.count == 0 || pools_[group].is_free(span.page) ||
+        span.end() > pools_[group].fill(span.page))
+        return fail(Code::kBadRange, fmt::format("nobody sees cells [{}, {}) of page {}", span.first,
+                                                 span.end(), value(span.page)));
+    return Hold(pools_[group], group, span);
+}
+
+// Pages that a sequence needs at most to grow from what it holds to its guarantee. Its last page
+// may turn out to be shared and be copied, so its cells count once more.
+uint32_t Cells::promised_pages(SeqId seq, uint32_t group) const {
+    const Reserves::Account* account = reserves_.find(seq);
+    if (account == nullptr) return 0;
+    const uint32_t held = n_cells(seq, group), guaranteed = account->limits.guaranteed;
+    if (held >= guaranteed) return 0;
+    return static_cast<uint32_t>(pages(uint64_t{guaranteed} - held + (held > 0 ? page_size_ - 1 : 0)));
+}
+
+// Lets every bank follow what its sequence still lacks: lowers at once, raises as far as there are
+// free pages that nobody else was promised.
+void Cells::settle_reserves() {
+    if (busy()) return;  // a plan's draws are settled when it closes
+    for (auto& entry : reserves_.accounts()) {
+        Reserves::Account& account = entry.second;
+        for (uint32_t g = 0; g < n_groups(); g++) {
+            const uint32_t promised = promised_pages(SeqId{entry.first}, g);
+            const uint32_t others = reserves_.total(g) - account.banked[g];
+            const uint32_t free = pools_[g].n_free();
+            reserves_.set_banked(account, g, std::min(promised, free > others ? free - others : 0));
+        }
+    }
+}
+
+// What `seq` may take: free pages that were not promised to others.
+uint32_t Cells::free_pages(uint32_t group, SeqId seq) const {
+    const uint32_t others = reserves_.total(group) - reserves_.banked(seq, group);
+    const uint32_t free = pools_[group].n_free();
+    return free > others ? free - others : 0;
+}
+
+tl::unexpected<Error> Cells::no_room(uint32_t group, uint64_t pages, uint64_t free) const {
+    const Room room{pages * page_size_, free * page_size_,
+                    uint64_t{pools_[group].n_cached()} * page_size_};
+    Error error{Code::kNoRoom,
+                fmt::format("no room: {} more cells are needed, {} are free and {} cached",
+                            room.needed, room.free, room.cached),
+                room};
+    if (n_groups() > 1) error.message += fmt::format(" in group {}", group);
+    return tl::unexpected<Error>(std::move(error));
+}
+
+}  // namespace cellar
