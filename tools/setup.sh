@@ -12,7 +12,7 @@ set -euo pipefail
 run=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config python3:python3
     libcli11-dev libexpected-dev libfmt-dev libpcre2-dev libspdlog-dev libxxhash-dev
     nlohmann-json3-dev)
-test=("${run[@]}" libgtest-dev libgmock-dev librapidcheck-dev)
+test=("${run[@]}" libbenchmark-dev libgtest-dev libgmock-dev librapidcheck-dev)
 check=("${test[@]}" ccache:ccache clang++-14:clang-14 clang-format-14:clang-format-14
     clang-tidy-14:clang-tidy-14)
 
