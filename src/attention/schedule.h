@@ -34,12 +34,10 @@ struct Schedule {
         Pos pos = 0;
     };
 
-    uint32_t n_tokens = 0;    // items of the ubatch
-    uint32_t n_streams = 1;   // 1 (all sequences together) or one for each set of sequences
-    uint32_t n_columns = 0;   // of the longest stream
-    uint32_t length = 0;      // n_columns rounded up to a length class: rows of a stream
-    bool contiguous = false;  // one stream, whose columns are neighbouring rows in their order
-    bool in_order = true;     // `order` counts up from 0
+    uint32_t n_tokens = 0;   // items of the ubatch
+    uint32_t n_streams = 1;  // 1 (all sequences together) or one for each set of sequences
+    uint32_t length = 0;     // columns of a stream, padding included: a length class
+    bool in_order = true;    // `order` counts up from 0
 
     std::vector<uint32_t> order;  // [n_tokens] items of the ubatch, stream by stream
     std::vector<Query> queries;   // [n_tokens] in the order of `order`

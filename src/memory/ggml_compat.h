@@ -4,29 +4,31 @@
 
 // Where the ggml versions that we build with differ (0.15.3, the pinned one, to 0.25), our code
 // calls what stands here. What it relies on beyond that is the same in both: ggml_set_rows takes
-// f32 sources (newer ones f16 too) and 64-bit row numbers; ggml_get_rows gives f32, but i32 for
-// i32; a flash-attention mask is f16, contiguous, and needs no padding of its rows.
+// f32 sources (newer ones f16 too) and 64-bit row numbers; ggml_get_rows gives f32; a
+// flash-attention mask is f16, contiguous, and needs no padding of its rows.
 
 namespace cellar {
 
 namespace detail {
 
-// 0.25 sets precision by a function for every operation, and calls the older ones deprecated. The
-// template parameter makes the choice wait until the call, where the newer name exists or not.
+// 0.25 has one function for every operation, and calls those of 0.15 deprecated. The template's
+// parameter makes the choice wait until the call, where the newer name exists or not.
 template <class Tensor>
-void set_flash_precision(Tensor* attention) {
-    if constexpr (requires { ggml_prec_set_acc(attention, GGML_PREC_F32); }) {
-        ggml_prec_set_acc(attention, GGML_PREC_F32);
+void set_sum_precision(Tensor* result) {
+    if constexpr (requires { ggml_prec_set_acc(result, GGML_PREC_F32); }) {
+        ggml_prec_set_acc(result, GGML_PREC_F32);
+    } else if (result->op == GGML_OP_FLASH_ATTN_EXT) {
+        ggml_flash_attn_ext_set_prec(result, GGML_PREC_F32);
     } else {
-        ggml_flash_attn_ext_set_prec(attention, GGML_PREC_F32);
+        ggml_mul_mat_set_prec(result, GGML_PREC_F32);
     }
 }
 
 }  // namespace detail
 
-// Asks for sums in f32 from the result of ggml_flash_attn_ext.
-inline void sum_in_f32(ggml_tensor* attention) {
-    detail::set_flash_precision(attention);
+// Asks for sums in f32 from the result of ggml_flash_attn_ext or ggml_mul_mat.
+inline void sum_in_f32(ggml_tensor* result) {
+    detail::set_sum_precision(result);
 }
 
 }  // namespace cellar

@@ -1,0 +1,227 @@
+#include "attention/graph_attention.h"
+
+#include <ggml-backend.h>
+#include <ggml.h>
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <vector>
+
+#include "memory/ggml_compat.h"
+
+namespace cellar {
+namespace {
+
+// The values of a tensor, to be written from the host and handed over at the end of its life:
+// straight into host memory, over a copy to any other.
+template <class T>
+class Writer {
+public:
+    explicit Writer(ggml_tensor* tensor) : tensor_(tensor) {
+        assert(tensor->buffer != nullptr && ggml_is_contiguous(tensor));
+        const auto n = static_cast<size_t>(ggml_nelements(tensor));
+        if (ggml_backend_buffer_is_host(tensor->buffer)) {
+            values_ = static_cast<T*>(tensor->data);
+        } else {
+            copy_.resize(n);
+            values_ = copy_.data();
+        }
+    }
+    Writer(const Writer&) = delete;
+    Writer& operator=(const Writer&) = delete;
+    ~Writer() {
+        if (!copy_.empty()) {
+            ggml_backend_tensor_set(tensor_, copy_.data(), 0, copy_.size() * sizeof(T));
+        }
+    }
+
+    T* data() { return values_; }
+
+private:
+    ggml_tensor* tensor_;
+    T* values_ = nullptr;
+    std::vector<T> copy_;
+};
+
+template <class T, class Values>
+void set(ggml_tensor* tensor, const Values& values) {
+    Writer<T> writer(tensor);
+    std::transform(values.begin(), values.end(), writer.data(),
+                   [](auto value) { return static_cast<T>(value); });
+}
+
+struct AsF16 {
+    using Type = ggml_fp16_t;
+    static Type of(float x) { return ggml_fp32_to_fp16(x); }
+};
+
+struct AsF32 {
+    using Type = float;
+    static Type of(float x) { return x; }
+};
+
+// One query's row of the mask: [length].
+template <class As>
+void fill_mask_row(typename As::Type* row, const Schedule& schedule, const Schedule::Query& query,
+                   bool distances) {
+    const Schedule::View& view = schedule.views[query.view];
+    const Pos* positions = schedule.positions.data() + size_t{view.stream} * schedule.length;
+    std::fill_n(row, schedule.length, As::of(-std::numeric_limits<float>::infinity()));
+    uint32_t left = query.n_visible;
+    for (uint32_t i = view.first_piece; left > 0; i++) {
+        const Schedule::Piece& piece = schedule.pieces[i];
+        const uint32_t n = std::min(left, piece.count);
+        if (!distances) std::fill_n(row + piece.column, n, As::of(0.0f));
+        for (uint32_t c = piece.column; distances && c < piece.column + n; c++) {
+            row[c] = As::of(static_cast<float>(positions[c] + piece.delta - query.pos));
+        }
+        left -= n;
+    }
+}
+
+template <class As>
+void fill_mask(ggml_tensor* mask, const Schedule& schedule, bool distances) {
+    Writer<typename As::Type> writer(mask);
+    for (size_t i = 0; i < schedule.n_tokens; i++) {
+        fill_mask_row<As>(writer.data() + i * schedule.length, schedule, schedule.queries[i],
+                          distances);
+    }
+}
+
+}  // namespace
+
+AttentionShape shape_of(const Schedule& schedule) {
+    return {schedule.n_tokens, schedule.n_streams, schedule.length, schedule.in_order};
+}
+
+AttentionShape widest_shape(const Memory& memory, uint32_t group, uint32_t n_tokens) {
+    const PagePool& pool = memory.cells().pool(group);
+    return {n_tokens, 1, length_class(pool.n_pages() * pool.page_size()), true};
+}
+
+GraphAttention::GraphAttention(ggml_context* ctx, const Memory& memory, uint32_t group,
+                               const AttentionShape& shape, bool flash)
+    : ctx_(ctx), memory_(memory), shape_(shape), flash_(flash), group_(group) {
+    const int64_t n_tokens = shape.n_tokens;
+    cells_ = input(ggml_new_tensor_1d(ctx, GGML_TYPE_I64, n_tokens), "cells");
+    const int64_t n_rows = int64_t{shape.length} * shape.n_streams;
+    rows_ = input(ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_rows), "rows");
+    if (!shape.in_order) {
+        order_ = input(ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_tokens), "order");
+        place_ = input(ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_tokens), "place");
+    }
+}
+
+ggml_tensor* GraphAttention::attend(ggml_cgraph* graph, uint32_t layer, ggml_tensor* q,
+                                    ggml_tensor* k, ggml_tensor* v, const AttendParams& params) {
+    assert(memory_.config().layers[layer].group == group_);
+    // Both writes enter the graph before anything that reads; besides, what reads takes their
+    // results as its source.
+    ggml_tensor* kept_k = keep(graph, memory_.k(layer), k);
+    ggml_tensor* kept_v = keep(graph, memory_.v(layer), v);
+    ggml_tensor* keys = gather(kept_k, k->ne[1]);    // [head_dim_k, length, n_head_kv, n_streams]
+    ggml_tensor* values = gather(kept_v, v->ne[1]);  // [head_dim_v, length, n_head_kv, n_streams]
+
+    const int64_t head_dim = q->ne[0], n_head = q->ne[1], n_tokens = q->ne[2];
+    const int64_t n_streams = shape_.n_streams;
+    if (!ggml_is_contiguous(q)) q = ggml_cont(ctx_, q);
+    q = reorder(ggml_reshape_2d(ctx_, q, head_dim * n_head, n_tokens), order_);
+    q = ggml_reshape_4d(ctx_, q, head_dim, n_head, n_tokens / n_streams, n_streams);
+    q = ggml_permute(ctx_, q, 0, 2, 1, 3);  // [head_dim_k, n_tokens / n_streams, n_head, n_streams]
+    return reorder(weigh(q, keys, values, mask_for(params), params), place_);
+}
+
+ggml_tensor* GraphAttention::input(ggml_tensor* tensor, const char* name) const {
+    ggml_set_input(tensor);
+    ggml_format_name(tensor, "%s_%u", name, group_);
+    return tensor;
+}
+
+// Writes `values` [head_dim, n_head_kv, n_tokens] into the pool; the result is the pool, written.
+ggml_tensor* GraphAttention::keep(ggml_cgraph* graph, ggml_tensor* pool,
+                                  ggml_tensor* values) const {
+    const size_t head_bytes = static_cast<size_t>(values->ne[0]) * sizeof(float);
+    if (values->nb[0] != sizeof(float) || values->nb[1] != head_bytes) {
+        values = ggml_cont(ctx_, values);
+    }
+    ggml_tensor* rows =
+        ggml_view_2d(ctx_, values, values->ne[0] * values->ne[1], values->ne[2], values->nb[2], 0);
+    ggml_tensor* written = ggml_set_rows(ctx_, pool, rows, cells_);
+    ggml_build_forward_expand(graph, written);
+    return written;
+}
+
+// The streams' rows as f32: [head_dim, length, n_head_kv, n_streams].
+ggml_tensor* GraphAttention::gather(ggml_tensor* pool, int64_t n_head_kv) {
+    ggml_tensor* rows = ggml_get_rows(ctx_, pool, rows_);
+    const int64_t head_dim = rows->ne[0] / n_head_kv;
+    const size_t head_bytes = static_cast<size_t>(head_dim) * sizeof(float);
+    return ggml_view_4d(ctx_, rows, head_dim, shape_.length, n_head_kv, shape_.n_streams,
+                        rows->nb[1], head_bytes, rows->nb[1] * shape_.length, 0);
+}
+
+// The rows of items, in another order; as they are with `by` null.
+ggml_tensor* GraphAttention::reorder(ggml_tensor* rows, ggml_tensor* by) const {
+    return by == nullptr ? rows : ggml_get_rows(ctx_, rows, by);
+}
+
+ggml_tensor* GraphAttention::mask_for(const AttendParams& params) {
+    const bool distances = params.max_alibi_bias > 0.0f;
+    ggml_tensor*& mask = distances ? distances_ : mask_;
+    if (mask == nullptr) {
+        mask = ggml_new_tensor_4d(ctx_, flash_ ? GGML_TYPE_F16 : GGML_TYPE_F32, shape_.length,
+                                  shape_.n_tokens / shape_.n_streams, 1, shape_.n_streams);
+        input(mask, distances ? "distances" : "mask");
+    }
+    return mask;
+}
+
+// The weighted sums of values: [n_head * head_dim_v, n_tokens], stream by stream.
+ggml_tensor* GraphAttention::weigh(ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
+                                   ggml_tensor* mask, const AttendParams& params) const {
+    const int64_t width = v->ne[0] * q->ne[2];
+    if (flash_) {
+        ggml_tensor* sums = ggml_flash_attn_ext(ctx_, q, k, v, mask, params.scale,
+                                                params.max_alibi_bias, params.softcap);
+        sum_in_f32(sums);  // [head_dim_v, n_head, n_tokens / n_streams, n_streams]
+        return ggml_reshape_2d(ctx_, sums, width, shape_.n_tokens);
+    }
+    ggml_tensor* scores = ggml_mul_mat(ctx_, k, q);  // [length, queries, n_head, n_streams]
+    sum_in_f32(scores);
+    float scale = params.scale;
+    if (params.softcap != 0.0f) {
+        scores = ggml_tanh(ctx_, ggml_scale(ctx_, scores, scale / params.softcap));
+        scale = params.softcap;
+    }
+    scores = ggml_soft_max_ext(ctx_, scores, mask, scale, params.max_alibi_bias);
+    ggml_tensor* columns = ggml_cont(ctx_, ggml_transpose(ctx_, v));  // [length, head_dim_v, ...]
+    ggml_tensor* sums = ggml_mul_mat(ctx_, columns, scores);  // [head_dim_v, queries, n_head, ...]
+    return ggml_cont_2d(ctx_, ggml_permute(ctx_, sums, 0, 2, 1, 3), width, shape_.n_tokens);
+}
+
+void GraphAttention::set_inputs(const Schedule& schedule, const UbatchPlan& ubatch) {
+    assert(shape_of(schedule) == shape_);
+    set<int64_t>(cells_, ubatch.groups[group_].cells);
+    set<int32_t>(rows_, schedule.rows);
+    if (order_ != nullptr) {
+        set<int32_t>(order_, schedule.order);
+        std::vector<uint32_t> place(schedule.order.size());
+        for (uint32_t i = 0; i < place.size(); i++)
+            place[schedule.order[i]] = i;
+        set<int32_t>(place_, place);
+    }
+    if (mask_ != nullptr) set_mask(mask_, schedule);
+    if (distances_ != nullptr) set_mask(distances_, schedule);
+}
+
+void GraphAttention::set_mask(ggml_tensor* mask, const Schedule& schedule) const {
+    const bool distances = mask == distances_;
+    if (mask->type == GGML_TYPE_F16) {
+        fill_mask<AsF16>(mask, schedule, distances);
+    } else {
+        fill_mask<AsF32>(mask, schedule, distances);
+    }
+}
+
+}  // namespace cellar
