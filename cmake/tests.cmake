@@ -28,8 +28,7 @@ function(cellar_test folder room)
     add_executable(${folder}_test ${sources})
     target_link_libraries(${folder}_test PRIVATE
         cellar_${room} cellar_testing cellar_flags GTest::gtest_main)
-    # INSTANTIATE_TEST_SUITE_P has an `info` of its own around the one that its namer takes.
-    target_compile_options(${folder}_test PRIVATE -Wno-shadow)
+    set_target_properties(${folder}_test PROPERTIES CELLAR_IS_TEST ON)
     gtest_discover_tests(${folder}_test
         TEST_PREFIX "${folder}."
         WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
