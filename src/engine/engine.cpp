@@ -11,11 +11,11 @@ Result<std::unique_ptr<Engine>> Engine::create(Decoder& decoder, const EngineOpt
     const uint32_t n_cells = decoder.memory().config().n_cells;
     if (options.n_ctx == 0 || options.n_ctx > n_cells) {
         return fail(Code::kInvalidArgument,
-                    fmt::format("A context of {} tokens does not fit a memory of {} cells.",
+                    fmt::format("a context of {} tokens does not fit a memory of {} cells",
                                 options.n_ctx, n_cells));
     }
     if (options.step_tokens == 0) {
-        return fail(Code::kInvalidArgument, "A step must compute at least 1 token.");
+        return fail(Code::kInvalidArgument, "a step must compute at least 1 token");
     }
     return std::unique_ptr<Engine>(new Engine(decoder, options));
 }
@@ -104,7 +104,7 @@ void Engine::admit() {
             // Only idle sessions stand in its way, and nothing here will ever remove them.
             const uint64_t free = scheduler_.free_cells() + scheduler_.in_pages(held_already);
             Error error{Code::kNoRoom,
-                        fmt::format("The request needs {} cells, but sessions leave only {} free.",
+                        fmt::format("the request needs {} cells, but sessions leave only {} free",
                                     next->cells, free),
                         Room{next->cells, free, 0}};
             end(*next, std::move(error));
@@ -212,10 +212,10 @@ SessionId Engine::open_session() {
 Result<void> Engine::close_session(SessionId id) {
     const auto it = sessions_.find(id);
     if (it == sessions_.end()) {
-        return fail(Code::kBadRange, "There is no such session.");
+        return fail(Code::kBadRange, "there is no such session");
     }
     if (it->second.busy) {
-        return fail(Code::kBusy, "The session has a request that has not ended.");
+        return fail(Code::kBusy, "the session has a request that has not ended");
     }
     forget(it->second.seq);
     free_seqs_.push_back(it->second.seq);
@@ -231,27 +231,27 @@ size_t Engine::held(SessionId id) const {
 
 Result<void> Engine::check(const Request& request) const {
     if (request.prompt.empty()) {
-        return fail(Code::kInvalidArgument, "The prompt is empty.");
+        return fail(Code::kInvalidArgument, "the prompt is empty");
     }
     if (request.prompt.size() > options_.n_ctx) {
         return fail(Code::kBadRange,
-                    fmt::format("The prompt has {} tokens, but the context has room for {}.",
+                    fmt::format("the prompt has {} tokens, but the context has room for {}",
                                 request.prompt.size(), options_.n_ctx));
     }
     for (const Token token : request.prompt) {
         if (token < 0 || static_cast<uint32_t>(token) >= options_.n_vocab) {
             return fail(Code::kInvalidArgument,
-                        fmt::format("{} is no token: the vocabulary has {}, counted from 0.", token,
+                        fmt::format("{} is no token: the vocabulary has {}, counted from 0", token,
                                     options_.n_vocab));
         }
     }
     if (request.session) {
         const auto it = sessions_.find(*request.session);
         if (it == sessions_.end()) {
-            return fail(Code::kBadRange, "The request names a session that does not exist.");
+            return fail(Code::kBadRange, "the request names a session that does not exist");
         }
         if (it->second.busy) {
-            return fail(Code::kBusy, "The session has a request that has not ended.");
+            return fail(Code::kBusy, "the session has a request that has not ended");
         }
     }
     return {};

@@ -19,15 +19,14 @@ Result<void> check(std::span<const float> logits) {
         const float logit = logits[i];
         if (!(logit <= std::numeric_limits<float>::max())) {
             return fail(Code::kBackend,
-                        fmt::format("The model computed {} as the logit of token {} of {}.",
+                        fmt::format("the model computed {} as the logit of token {} of {}",
                                     std::isnan(logit) ? "NaN" : "infinity", i, logits.size()));
         }
         any = any || logit != kBanned;
     }
     if (!any) {
-        return fail(
-            Code::kBackend,
-            fmt::format("None of the {} tokens has a logit above -infinity.", logits.size()));
+        return fail(Code::kBackend, fmt::format("none of the {} tokens has a logit above -infinity",
+                                                logits.size()));
     }
     return {};
 }
@@ -37,11 +36,11 @@ Result<void> check(std::span<const float> logits) {
 Result<Sampler> Sampler::create(const SamplerParams& params) {
     const auto refuse = [](std::string_view what, double given, std::string_view range) {
         return fail(Code::kInvalidArgument,
-                    fmt::format("{} is {}; it must be {}.", what, given, range));
+                    fmt::format("{} is {}; it must be {}", what, given, range));
     };
     // Written so that NaN fails each test.
     if (!std::isfinite(params.temperature)) {
-        return refuse("The temperature", params.temperature, "a finite number");
+        return refuse("temperature", params.temperature, "a finite number");
     }
     if (!(params.top_p >= 0.0f && params.top_p <= 1.0f)) {
         return refuse("top-p", params.top_p, "from 0 to 1");
@@ -50,7 +49,7 @@ Result<Sampler> Sampler::create(const SamplerParams& params) {
         return refuse("min-p", params.min_p, "from 0 to 1");
     }
     if (!(params.repeat_penalty > 0.0f && std::isfinite(params.repeat_penalty))) {
-        return refuse("The repetition penalty", params.repeat_penalty, "a finite number above 0");
+        return refuse("repeat-penalty", params.repeat_penalty, "a finite number above 0");
     }
     if (params.repeat_last_n < -1) {
         return refuse("repeat-last-n", params.repeat_last_n,

@@ -243,7 +243,7 @@ TEST(SamplerTest, LogitsThatAreNoNumbersAreErrors) {
             EXPECT_EQ(token.error().code, Code::kBackend);
         }
         EXPECT_EQ(sampler.sample(std::vector<float>{0, kNan, 1}).error().message,
-                  "The model computed NaN as the logit of token 1 of 3.");
+                  "the model computed NaN as the logit of token 1 of 3");
     }
 }
 
