@@ -20,7 +20,7 @@ std::string usage_sentence(std::string what, const std::string& command) {
     while (!what.empty() && (what.back() == '.' || what.back() == '\n')) {
         what.pop_back();
     }
-    return fmt::format("{} (see '{} --help').", what, command);
+    return fmt::format("{} (see '{} --help')", what, command);
 }
 
 int report(const Result<void>& result) {

@@ -33,7 +33,7 @@ Result<uint32_t> BenchWork::cells_needed(uint32_t page_size) const {
     constexpr uint64_t kMax = std::numeric_limits<int32_t>::max();
     if (cells > kMax) {
         return fail(Code::kBadRange,
-                    fmt::format("This work needs {} cells; a memory has {} at most.", cells, kMax));
+                    fmt::format("this work needs {} cells; a memory has {} at most", cells, kMax));
     }
     return static_cast<uint32_t>(std::max<uint64_t>(cells, in_pages(kWarmUpTokens + 1)));
 }

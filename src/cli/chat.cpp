@@ -42,7 +42,7 @@ public:
         auto reply =
             write_reply(*writer_.engine, std::move(request), *writer_.loaded->tokenizer, on_text);
         if (!reply && reply.error().code == Code::kBadRange) {
-            reply.error().message += " Enter /clear to begin a new conversation.";
+            reply.error().message += "; enter /clear to begin a new conversation";
         }
         if (!reply) {
             return pass(std::move(reply));
@@ -68,10 +68,9 @@ private:
         }
         const uint32_t n_ctx = writer_.engine->options().n_ctx;
         if (reply.usage.prompt + reply.usage.generated > n_ctx) {
-            complain(
-                fmt::format("The context of {} tokens is full. Enter /clear to begin a new "
-                            "conversation.",
-                            n_ctx));
+            complain(fmt::format(
+                "the context of {} tokens is full; enter /clear to begin a new conversation",
+                n_ctx));
         }
         if (options_.verbose) {
             complain(summary(reply));
@@ -122,7 +121,7 @@ Result<void> converse(Chat& chat) {
     }
     if (unanswered > 0 && !stdin_is_terminal()) {
         return fail(Code::kBadRange,
-                    fmt::format("{} of the messages had no room for an answer.", unanswered));
+                    fmt::format("{} of the messages had no room for an answer", unanswered));
     }
     return {};
 }
@@ -137,12 +136,12 @@ Result<void> chat(const Options& options) {
         return pass(std::move(format));
     }
     if (!*format) {
-        return fail(
-            Code::kUnsupported,
-            fmt::format("{} has no chat format; `cellar generate` can use it.", options.model));
+        return fail(Code::kUnsupported,
+                    fmt::format("{}: the model has no chat format; `cellar generate` can use it",
+                                options.model));
     }
     if (stdin_is_terminal() && stderr_is_terminal()) {
-        complain("Enter /clear for a new conversation, /exit to leave; Ctrl-C ends a reply.");
+        complain("enter /clear for a new conversation, /exit to leave; Ctrl-C ends a reply");
     }
     Chat conversation(options, *writer, **format);
     return converse(conversation);

@@ -39,7 +39,7 @@ Result<std::string> read_all(std::FILE* file, std::string_view what) {
         text.append(buffer, n);
     }
     if (std::ferror(file)) {
-        return fail(Code::kIo, fmt::format("Cannot read {}: {}.", what, std::strerror(errno)));
+        return fail(Code::kIo, fmt::format("{}: cannot read it: {}", what, std::strerror(errno)));
     }
     return text;
 }
@@ -54,7 +54,7 @@ Result<void> print(std::string_view text) {
         }
         if (n < 0) {
             return fail(Code::kIo,
-                        fmt::format("Cannot write to standard output: {}.", std::strerror(errno)));
+                        fmt::format("cannot write to standard output: {}", std::strerror(errno)));
         }
         text.remove_prefix(static_cast<size_t>(n));
     }
@@ -72,7 +72,7 @@ Result<std::string> read_stdin() {
 Result<std::string> read_file(const std::string& path) {
     const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rb"));
     if (!file) {
-        return fail(Code::kIo, fmt::format("Cannot read {}: {}.", path, std::strerror(errno)));
+        return fail(Code::kIo, fmt::format("{}: cannot read it: {}", path, std::strerror(errno)));
     }
     return read_all(file.get(), path);
 }

@@ -31,7 +31,7 @@ Result<std::string> read_prompt(const Options& options) {
         return read_file(*options.prompt_file);
     }
     if (stdin_is_terminal()) {
-        complain("Type the prompt; Ctrl-D on a new line ends it.");
+        complain("type the prompt; Ctrl-D on a new line ends it");
     }
     return read_stdin();
 }
@@ -43,7 +43,7 @@ Result<std::optional<ChatFormat>> format_for(const Options& options, const Loade
     }
     auto format = find_chat_format(loaded);
     if (!format && format.error().code == Code::kUnsupported) {
-        complain("Note: " + format.error().message + " The prompt is taken as with --raw.");
+        complain("note: " + format.error().message + "; the prompt is taken as with --raw");
         return std::nullopt;
     }
     return format;
@@ -68,7 +68,7 @@ Result<std::vector<Token>> encode_prompt(const std::string& text, const Options&
     }
     if (tokens.empty()) {
         return fail(Code::kInvalidArgument,
-                    "The prompt is empty; give a text with -p, -f or on standard input.");
+                    "the prompt is empty; give a text with -p, -f or on standard input");
     }
     return tokens;
 }

@@ -11,7 +11,7 @@ namespace cellar::cli {
 namespace {
 
 tl::unexpected<Error> wrong(std::string_view key, const std::string& must) {
-    return fail(Code::kInvalidArgument, fmt::format("\"{}\" must be {}.", key, must));
+    return fail(Code::kInvalidArgument, fmt::format("\"{}\" must be {}", key, must));
 }
 
 }  // namespace
@@ -20,7 +20,7 @@ Result<void> JsonFields::check_keys(std::span<const std::string_view> known) con
     for (const auto& [key, value] : object_.items()) {
         if (std::find(known.begin(), known.end(), key) == known.end()) {
             return fail(Code::kInvalidArgument,
-                        fmt::format("\"{}\" is no key of this operation; it has {}.", key,
+                        fmt::format("\"{}\" is no key of this operation; it has {}", key,
                                     fmt::join(known, ", ")));
         }
     }
@@ -95,7 +95,7 @@ std::optional<int64_t> JsonFields::as_whole(const nlohmann::json& value, int64_t
 Result<const nlohmann::json*> JsonFields::at(std::string_view key) const {
     const auto it = object_.find(key);
     if (it == object_.end()) {
-        return fail(Code::kInvalidArgument, fmt::format("\"{}\" is missing.", key));
+        return fail(Code::kInvalidArgument, fmt::format("\"{}\" is missing", key));
     }
     return &*it;
 }

@@ -30,13 +30,13 @@ Result<Wanted> wanted(const JsonFields& fields) {
     if (*text == "all") {
         return Wanted::kAll;
     }
-    return fail(Code::kInvalidArgument, "\"logits\" must be \"none\", \"last\" or \"all\".");
+    return fail(Code::kInvalidArgument, "\"logits\" must be \"none\", \"last\" or \"all\"");
 }
 
 // Adds one element of "items" to the batch.
 Result<void> add_item(const nlohmann::json& item, Wanted logits, uint32_t n_vocab, Batch& batch) {
     if (!item.is_object()) {
-        return fail(Code::kInvalidArgument, "\"items\" must be a list of objects.");
+        return fail(Code::kInvalidArgument, "\"items\" must be a list of objects");
     }
     const JsonFields fields(item);
     constexpr std::string_view kKeys[] = {"seq", "tokens", "pos"};
@@ -61,7 +61,7 @@ Result<void> add_item(const nlohmann::json& item, Wanted logits, uint32_t n_voca
                                                 static_cast<int64_t>(n_vocab) - 1);
         if (!token) {
             return fail(Code::kInvalidArgument,
-                        fmt::format("\"tokens\" must be a list of token ids, from 0 to {}.",
+                        fmt::format("\"tokens\" must be a list of token ids, from 0 to {}",
                                     int64_t{n_vocab} - 1));
         }
         batch.add(static_cast<Token>(*token), SeqId{static_cast<int32_t>(*seq)},

@@ -43,7 +43,7 @@ Result<void> set_type(const JsonFields& fields, std::string_view key, KvType& se
     const std::optional<KvType> type = parse_kv_type(*text);
     if (!type) {
         return fail(Code::kInvalidArgument,
-                    fmt::format("\"{}\" must be one of {}.", key, kv_type_names()));
+                    fmt::format("\"{}\" must be one of {}", key, kv_type_names()));
     }
     setting = *type;
     return {};
@@ -117,8 +117,8 @@ Result<Answer> Replayer::perform(std::string_view line) {
     const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
     if (!object.is_object()) {
         return fail(Code::kInvalidArgument, object.is_discarded()
-                                                ? "The line is not valid JSON."
-                                                : "The line is JSON, but not an object.");
+                                                ? "the line is not valid JSON"
+                                                : "the line is JSON, but not an object");
     }
     const JsonFields fields(object);
     auto op = fields.string("op");
@@ -142,7 +142,7 @@ Result<Answer> Replayer::perform(std::string_view line) {
         return (this->*operation.perform)(fields);
     }
     return fail(Code::kInvalidArgument,
-                fmt::format("\"{}\" is no operation; there are {}.", *op, operation_names()));
+                fmt::format("\"{}\" is no operation; there are {}", *op, operation_names()));
 }
 
 Result<void> Replayer::need_memory() {

@@ -98,7 +98,7 @@ std::string summary(const Reply& reply) {
     if (reply.usage.cached > 0) {
         held = fmt::format(" ({} of {} were held)", reply.usage.cached, reply.usage.prompt);
     }
-    return fmt::format("prompt: {}{}; decode: {}; stopped: {}.",
+    return fmt::format("prompt: {}{}; decode: {}; stopped: {}",
                        rate(reply.prompt_n(), reply.prompt_ms), held,
                        rate(reply.decode_n(), reply.decode_ms), name(reply.stop));
 }

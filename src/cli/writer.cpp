@@ -45,7 +45,7 @@ Result<Writer> Writer::create(const WriterOptions& options) {
     const ModelInfo& info = writer.loaded->model->info();
     const uint32_t n_ctx = options.context.resolve(info.n_ctx_train);
     if (info.n_ctx_train > 0 && n_ctx > info.n_ctx_train) {
-        complain(fmt::format("Note: the model was trained on {} tokens of context, not {}.",
+        complain(fmt::format("note: the model was trained on {} tokens of context, not {}",
                              info.n_ctx_train, n_ctx));
     }
     auto decoder = Decoder::create(*writer.loaded->model, options.compute.decoder_options(n_ctx));
