@@ -29,7 +29,8 @@ Result<Pair> parse_merge(const Vocab& vocab, size_t index, std::string_view merg
     const size_t space = merge.find(' ', 1);
     if (space == std::string_view::npos)
         return fail(Code::kBadFile, fmt::format("merge {} is '{}': not two tokens with a space "
-                                                "between", index, printable(merge)));
+                                                "between",
+                                                index, printable(merge)));
     const std::string_view left = merge.substr(0, space);
     const std::string_view right = merge.substr(space + 1);
     const auto left_token = vocab.find(left);
@@ -37,7 +38,8 @@ Result<Pair> parse_merge(const Vocab& vocab, size_t index, std::string_view merg
     const auto made = vocab.find(std::string(left).append(right));
     if (!left_token || !right_token || !made)
         return fail(Code::kBadFile, fmt::format("merge {} is '{}': not two tokens that make a "
-                                                "third", index, printable(merge)));
+                                                "third",
+                                                index, printable(merge)));
     return Pair{*left_token, *right_token, *made};
 }
 
@@ -74,7 +76,8 @@ void WordEncoder::encode(std::string_view word, std::vector<Token>& tokens) {
 
 void WordEncoder::encode_part(std::string_view part, std::vector<Token>& tokens) {
     spell(part);
-    for (uint32_t i = 0; i < symbols_.size(); ++i) consider(i);
+    for (uint32_t i = 0; i < symbols_.size(); ++i)
+        consider(i);
     std::make_heap(candidates_.begin(), candidates_.end(), std::greater<>());
     merge_all();
     for (const Symbol& symbol : symbols_)

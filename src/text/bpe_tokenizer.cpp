@@ -95,7 +95,8 @@ BpeTokenizer::BpeTokenizer(Vocab vocab, Pretokenizer pretokenizer, BpeModel mode
     : vocab_(std::move(vocab)),
       pretokenizer_(std::move(pretokenizer)),
       model_(std::move(model)),
-      adds_bos_(vocab_.bos() && vocab_.add_bos().value_or(pretokenizer_.adds_bos())) {}
+      adds_bos_(vocab_.bos() && vocab_.add_bos().value_or(pretokenizer_.adds_bos())) {
+}
 
 // Special tokens stand for their text as it is; so does a text that the alphabet cannot spell.
 void BpeTokenizer::spell_tokens() {
@@ -114,7 +115,8 @@ Result<void> BpeTokenizer::collect_specials() {
         bytes += vocab_.text(token).size();
         if (bytes > kSpecialBytes)
             return fail(Code::kBadFile, fmt::format("special tokens have more than {} bytes of "
-                                                    "text", kSpecialBytes));
+                                                    "text",
+                                                    kSpecialBytes));
         specials_.add(vocab_.text(token), token, vocab_.is_control(token));
     }
     return {};
@@ -129,7 +131,8 @@ std::vector<Token> BpeTokenizer::encode_pieces(std::span<const TextPiece> pieces
                                                bool add_bos) const {
     Encoding encoding(*this);
     if (add_bos && adds_bos_) encoding.add_token(*vocab_.bos());
-    for (const TextPiece& piece : pieces) encoding.add(piece);
+    for (const TextPiece& piece : pieces)
+        encoding.add(piece);
     return encoding.finish();
 }
 

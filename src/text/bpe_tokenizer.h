@@ -23,8 +23,8 @@ public:
     // special tokens of more than kSpecialBytes.
     static Result<std::unique_ptr<Tokenizer>> create(Vocab vocab);
 
-    // The texts of special tokens, together: a trie holds them, at 16 times their size. Gemma, which
-    // has the most that we know, needs 64 KiB.
+    // The texts of special tokens, together: a trie holds them, at 16 times their size. Gemma,
+    // which has the most that we know, needs 64 KiB.
     static constexpr size_t kSpecialBytes = size_t{1} << 24;
 
     BpeTokenizer(const BpeTokenizer&) = delete;
@@ -49,8 +49,8 @@ private:
     Pretokenizer pretokenizer_;
     BpeModel model_;
     bool adds_bos_;
-    std::string bytes_;               // of all tokens, one after the other
-    std::vector<size_t> ends_;        // by token: where its bytes end in bytes_
+    std::string bytes_;         // of all tokens, one after the other
+    std::vector<size_t> ends_;  // by token: where its bytes end in bytes_
     SpecialSplitter specials_;
     std::unordered_map<std::string_view, Token> words_;  // empty unless whole words are taken
 };

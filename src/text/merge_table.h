@@ -47,7 +47,8 @@ private:
     size_t locate(uint64_t key) const {
         constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;  // 2^64 / the golden ratio (Knuth)
         size_t at = static_cast<size_t>((key * kGolden) >> shift_);
-        while (slots_[at].key != key && slots_[at].key != kFree) at = (at + 1) & mask_;
+        while (slots_[at].key != key && slots_[at].key != kFree)
+            at = (at + 1) & mask_;
         return at;
     }
 

@@ -11,8 +11,8 @@ namespace cellar {
 
 namespace {
 
-// PCRE2's own `\s` is either ASCII's or, with PCRE2_UCP, has U+180E in it, which Unicode took out of
-// White_Space in 6.3 and tokenizers do not count as a space.
+// PCRE2's own `\s` is either ASCII's or, with PCRE2_UCP, has U+180E in it, which Unicode took out
+// of White_Space in 6.3 and tokenizers do not count as a space.
 std::string with_unicode_spaces(std::string_view pattern) {
     std::string translated;
     for (size_t i = 0; i < pattern.size(); ++i) {

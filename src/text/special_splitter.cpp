@@ -27,7 +27,8 @@ std::optional<SpecialSplitter::Hit> SpecialSplitter::next(std::string_view text,
 uint32_t SpecialSplitter::find_child(uint32_t node, uint8_t byte) const {
     if (node == 0) return first_[byte];
     uint32_t child = nodes_[node].child;
-    while (child != kNone && nodes_[child].byte != byte) child = nodes_[child].sibling;
+    while (child != kNone && nodes_[child].byte != byte)
+        child = nodes_[child].sibling;
     return child;
 }
 

@@ -22,8 +22,8 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(Vocab vocab) {
 
 Result<void> Tokenizer::check_model(std::string_view model) {
     if (model == kBpe) return {};
-    return fail(Code::kUnsupported, fmt::format("unknown tokenizer '{}'; known is: {}",
-                                                printable(model), kBpe));
+    return fail(Code::kUnsupported,
+                fmt::format("unknown tokenizer '{}'; known is: {}", printable(model), kBpe));
 }
 
 std::vector<Token> Tokenizer::encode(std::string_view text, EncodeOptions options) const {

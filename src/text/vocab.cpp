@@ -31,7 +31,9 @@ constexpr std::array kEndNames = {
     EndName{"<|end_of_turn|>", true},
     EndName{"<end_of_turn>", true},
     EndName{"<end_of_utterance>", true},
-    EndName{"<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", true},
+    EndName{"<\xEF\xBD\x9C"
+            "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+            true},
     EndName{"<|fim_pad|>", false},
     EndName{"<|repo_name|>", false},
     EndName{"<|file_sep|>", false},
@@ -68,8 +70,8 @@ Result<void> check_kinds(const std::vector<int32_t>& kinds) {
     const auto wrong =
         std::find_if(kinds.begin(), kinds.end(), [](int32_t kind) { return kind < 0 || kind > 6; });
     if (wrong == kinds.end()) return {};
-    return bad(fmt::format("token {} is of type {}, which does not exist", wrong - kinds.begin(),
-                           *wrong));
+    return bad(
+        fmt::format("token {} is of type {}, which does not exist", wrong - kinds.begin(), *wrong));
 }
 
 Result<void> check(const VocabData& data) {
