@@ -48,7 +48,8 @@ Utf8Step utf8_step(std::string_view text) {
     if (lead.length == 0) return {Utf8Step::Kind::kInvalid, 1};
     for (size_t i = 1; i < lead.length; ++i) {
         if (i == text.size()) return {Utf8Step::Kind::kIncomplete, i};
-        if (!continues(lead, i, static_cast<uint8_t>(text[i]))) return {Utf8Step::Kind::kInvalid, i};
+        if (!continues(lead, i, static_cast<uint8_t>(text[i])))
+            return {Utf8Step::Kind::kInvalid, i};
     }
     return {Utf8Step::Kind::kComplete, lead.length};
 }
@@ -56,10 +57,23 @@ Utf8Step utf8_step(std::string_view text) {
 size_t utf8_valid_prefix(std::string_view text) {
     size_t at = 0;
     while (at < text.size()) {
-        while (at + 8 <= text.size() && is_ascii8(text.data() + at)) at += 8;
+        while (at + 8 <= text.size() && is_ascii8(text.data() + at))
+            at += 8;
         if (at == text.size()) break;
         const Utf8Step step = utf8_step(text.substr(at));
         if (step.kind != Utf8Step::Kind::kComplete) break;
+        at += step.length;
+    }
+    return at;
+}
+
+size_t utf8_settled_prefix(std::string_view text) {
+    size_t at = 0;
+    while (at < text.size()) {
+        at += utf8_valid_prefix(text.substr(at));
+        if (at == text.size()) break;
+        const Utf8Step step = utf8_step(text.substr(at));
+        if (step.kind == Utf8Step::Kind::kIncomplete) break;
         at += step.length;
     }
     return at;

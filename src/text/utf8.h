@@ -24,6 +24,10 @@ Utf8Step utf8_step(std::string_view text);
 // How many bytes at the beginning of `text` are whole characters.
 size_t utf8_valid_prefix(std::string_view text);
 
+// How many bytes at the beginning of `text` no continuation can change: all but the beginning of a
+// character at the end.
+size_t utf8_settled_prefix(std::string_view text);
+
 // `text` for a screen: one U+FFFD for each run that utf8_step calls invalid, and for a cut-off end.
 std::string utf8_for_display(std::string_view text);
 
