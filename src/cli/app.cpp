@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/loaded_model.h"
 #include "cli/version.h"
 
 namespace cellar::cli {
@@ -61,6 +62,7 @@ int run(int argc, const char* const* argv) {
         return 2;
     }
     handle_signals();
+    silence_ggml();
     return report(chosen()->run());
 }
 

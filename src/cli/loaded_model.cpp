@@ -44,4 +44,8 @@ Result<std::optional<ChatFormat>> find_chat_format(const LoadedModel& loaded) {
     return *std::move(format);
 }
 
+void silence_ggml() {
+    ggml_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
+}
+
 }  // namespace cellar::cli

@@ -27,4 +27,8 @@ Result<LoadedModel> load(const std::string& path, WithTokenizer with_tokenizer);
 // Errors: kUnsupported if what it says is not known. Needs the tokenizer.
 Result<std::optional<ChatFormat>> find_chat_format(const LoadedModel& loaded);
 
+// Ends ggml's own log on standard error: it has a line for every tensor that is repacked, and its
+// errors come to us as errors.
+void silence_ggml();
+
 }  // namespace cellar::cli
