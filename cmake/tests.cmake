@@ -40,6 +40,7 @@ endfunction()
 foreach(room base cells memory attention gguf text model engine cli)
     cellar_test(${room} ${room})
 endforeach()
+cellar_test(ggml memory)
 cellar_test(regressions engine)
 
 if(TARGET cellar)
