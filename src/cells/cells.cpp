@@ -95,6 +95,16 @@ uint32_t Cells::n_cells(SeqId seq, uint32_t group) const {
     return tracks == nullptr ? 0 : (*tracks)[group].n_cells();
 }
 
+size_t Cells::bytes() const {
+    size_t total = sizeof(*this) + sequences_.bucket_count() * sizeof(void*);
+    for (const PagePool& pool : pools_) total += sizeof(pool) + pool.bytes();
+    for (const auto& entry : sequences_) {
+        total += sizeof(entry) + 2 * sizeof(void*);
+        for (const Track& track : entry.second) total += track.bytes();
+    }
+    return total + pending_.capacity() * sizeof(CellMove);
+}
+
 std::vector<SeqId> Cells::sequences() const {
     std::vector<SeqId> ids;
     ids.reserve(sequences_.size());

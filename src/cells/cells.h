@@ -142,6 +142,9 @@ public:
         return pools_[group].pos(span.page, span.first + index) + span.delta;
     }
 
+    // Bytes of all this bookkeeping, heap blocks included. O(pool + sequences).
+    size_t bytes() const;
+
     // Ids of all sequences that hold something, ascending. O(n log n).
     std::vector<SeqId> sequences() const;
 

@@ -23,6 +23,7 @@ public:
     std::span<const Span> spans() const { return spans_; }
     uint32_t n_cells() const { return n_cells_; }
     bool empty() const { return spans_.empty(); }
+    size_t bytes() const { return sizeof(*this) + spans_.capacity() * sizeof(Span); }
 
     // -1 when empty. O(1), but O(spans) where spans lie over each other.
     Pos pos_min(const PagePool& pool) const;
