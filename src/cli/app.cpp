@@ -57,6 +57,12 @@ int run(int argc, const char* const* argv) {
             return app.exit(error);  // --help and --version
         }
         const Command* command = chosen();
+        if (!command && error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError)) {
+            complain(usage_sentence("name a command: generate, chat, tokenize, bench or replay" +
+                                        (argc > 1 ? fmt::format(", not '{}'", argv[1]) : ""),
+                                    "cellar"));
+            return 2;
+        }
         complain(usage_sentence(error.what(),
                                 command ? "cellar " + command->app->get_name() : "cellar"));
         return 2;

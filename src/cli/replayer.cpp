@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "cells/view.h"
 #include "memory/kv_type.h"
 
 namespace cellar::cli {
@@ -227,24 +228,19 @@ Result<Answer> Replayer::clear(const JsonFields& fields) {
 
 // Of the first group: models with several come later.
 Result<Answer> Replayer::view(const JsonFields&) {
-    const Cells& cells = memory().cells();
-    const PagePool& pool = cells.pool(0);
-    uint64_t used = 0;
-    for (uint32_t i = 0; i < pool.n_pages(); i++) {
-        used += pool.fill(PageId{i});
-    }
+    const GroupView group = make_view(memory().cells()).groups[0];
     Answer sequences = Answer::array();
-    for (const SeqId seq : cells.sequences()) {
-        sequences.push_back({{"seq", value(seq)},
-                             {"pos_min", cells.seq_pos_min(seq)},
-                             {"pos_max", cells.seq_pos_max(seq)},
-                             {"cells", cells.n_cells(seq, 0)}});
+    for (const SequenceView& sequence : group.sequences) {
+        sequences.push_back({{"seq", value(sequence.seq)},
+                             {"pos_min", sequence.pos_min},
+                             {"pos_max", sequence.pos_max},
+                             {"cells", sequence.cells}});
     }
-    return Answer{{"used_cells", used},
-                  {"free_cells", uint64_t{pool.n_pages()} * pool.page_size() - used},
-                  {"used_pages", pool.n_pages() - pool.n_free()},
-                  {"free_pages", pool.n_free()},
-                  {"page", pool.page_size()},
+    return Answer{{"used_cells", group.used_cells},
+                  {"free_cells", uint64_t{group.pages} * group.page_size - group.used_cells},
+                  {"used_pages", group.pages - group.free_pages},
+                  {"free_pages", group.free_pages},
+                  {"page", group.page_size},
                   {"sequences", sequences}};
 }
 
