@@ -1,0 +1,209 @@
+"""Scripts of operations and their answers."""
+
+import json
+import subprocess
+
+from harness import DATA, TINY, CellarTest, main, start
+
+
+def script(*operations):
+    return "".join(json.dumps(operation) + "\n" for operation in operations)
+
+
+NEW = {"op": "new", "cells": 256, "type_k": "f32", "type_v": "f32"}
+
+
+class ReplayTest(CellarTest):
+    def replay(self, *operations):
+        return self.json_lines("replay", "-m", TINY, "-", stdin=script(*operations))
+
+    def assert_close(self, actual, expected, tolerance, where=""):
+        """All of `expected` is in `actual`; numbers with a point may differ by the tolerance."""
+        if isinstance(expected, dict):
+            for key, value in expected.items():
+                self.assertIn(key, actual, where)
+                self.assert_close(actual[key], value, tolerance, f"{where}.{key}")
+        elif isinstance(expected, list):
+            self.assertEqual(len(actual), len(expected), where)
+            for i, value in enumerate(expected):
+                self.assert_close(actual[i], value, tolerance, f"{where}[{i}]")
+        elif isinstance(expected, float):
+            self.assertAlmostEqual(actual, expected, delta=tolerance, msg=where)
+        else:
+            self.assertEqual(actual, expected, where)
+
+    def test_scripts_give_their_expected_answers(self):
+        scripts = [path for path in sorted((DATA / "replay").glob("*.jsonl"))
+                   if not path.name.endswith(".answers.jsonl")]
+        self.assertGreater(len(scripts), 0)
+        for path in scripts:
+            with self.subTest(path.name):
+                expected = path.with_suffix(".answers.jsonl").read_text().splitlines()
+                answers = self.json_lines("replay", "-m", TINY, path)
+                self.assertEqual(len(answers), len(expected))
+                for i, (answer, line) in enumerate(zip(answers, expected)):
+                    self.assert_close(answer, json.loads(line), 5e-3, f"line {i + 1}")
+
+    def test_prefill_gives_llama_cpps_logits(self):
+        expected = json.loads((DATA / "expected/tiny-llama.json").read_text())
+        for ubatch in [512, 7, 1]:
+            answers = self.replay({**NEW, "ubatch": ubatch},
+                                  {"op": "decode", "logits": "all",
+                                   "items": [{"seq": 3, "tokens": expected["tokens"]}]})
+            for position, row in expected["prefill"].items():
+                self.assert_close(answers[1]["logits"][int(position)], row, 5e-3,
+                                  f"ubatch {ubatch}, position {position}")
+
+    def test_forks_give_llama_cpps_logits(self):
+        expected = json.loads((DATA / "expected/tiny-llama.json").read_text())
+        steps = [{"op": "decode", "logits": "last",
+                  "items": [{"seq": 0, "tokens": [a]}, {"seq": 1, "tokens": [b]}]}
+                 for a, b in zip(expected["continuation_a"], expected["continuation_b"])]
+        answers = self.replay(NEW,
+                              {"op": "decode",
+                               "items": [{"seq": 0, "tokens": expected["tokens"][:40]}]},
+                              {"op": "seq_cp", "from": 0, "to": 1}, *steps)
+        for answer, step in zip(answers[3:], expected["fork_at_40"]):
+            self.assert_close(answer["logits"], [step["a"], step["b"]], 5e-3)
+
+    def test_rows_come_in_the_order_of_items_and_tokens(self):
+        items = [{"seq": 5, "tokens": [1, 2, 3]}, {"seq": 2, "tokens": [4, 5]},
+                 {"seq": 5, "tokens": [6]}]
+        together = self.replay(NEW, {"op": "decode", "items": items, "logits": "all"})[1]["logits"]
+        alone = self.replay(NEW,
+                            {"op": "decode", "items": [{"seq": 5, "tokens": [1, 2, 3, 6]}],
+                             "logits": "all"},
+                            {"op": "decode", "items": [{"seq": 2, "tokens": [4, 5]}],
+                             "logits": "all"})
+        one, two = alone[1]["logits"], alone[2]["logits"]
+        self.assert_close(together, one[:3] + two + one[3:], 1e-4)
+        last = self.replay(NEW, {"op": "decode", "items": items, "logits": "last"})[1]["logits"]
+        self.assert_close(last, [one[2], two[1], one[3]], 1e-4)
+
+    def test_top_gives_the_largest_logits_first(self):
+        decode = {"op": "decode", "items": [{"seq": 0, "tokens": [1, 2, 3]}], "logits": "last"}
+        row = self.replay(NEW, decode)[1]["logits"][0]
+        self.assertEqual(len(row), 128)
+        for top in [1, 5, 128, 1000000]:
+            best = self.replay(NEW, {**decode, "top": top})[1]["logits"][0]
+            order = sorted(range(128), key=lambda i: (-row[i], i))[:top]
+            self.assertEqual(best, [[i, row[i]] for i in order])
+
+    def test_positions_may_be_given_and_may_leave_gaps(self):
+        answers = self.replay(
+            NEW,
+            {"op": "decode", "items": [{"seq": 0, "tokens": [1, 2], "pos": 10}]},
+            {"op": "decode", "items": [{"seq": 0, "tokens": [3]}]},
+            {"op": "decode", "items": [{"seq": 0, "tokens": [4], "pos": 5}]},
+            {"op": "decode", "items": [{"seq": 0, "tokens": [4], "pos": 2147483647}]},
+            {"op": "view"})
+        self.assertEqual([answer["ok"] for answer in answers], [True, True, True, False, False, True])
+        self.assertEqual(answers[-1]["sequences"],
+                         [{"seq": 0, "pos_min": 10, "pos_max": 12, "cells": 3}])
+
+    def test_refused_decode_changes_nothing(self):
+        answers = self.replay({**NEW, "cells": 32},
+                              {"op": "decode", "items": [{"seq": 0, "tokens": [1] * 20}]},
+                              {"op": "decode", "items": [{"seq": 1, "tokens": [1] * 20}]},
+                              {"op": "view"},
+                              {"op": "decode", "items": [{"seq": 0, "tokens": [1] * 12}]})
+        self.assertFalse(answers[2]["ok"])
+        self.assertIn("room", answers[2]["error"])
+        self.assertEqual(len(answers[3]["sequences"]), 1)
+        self.assertTrue(answers[4]["ok"])
+
+    def test_new_makes_a_fresh_memory_or_leaves_the_old(self):
+        decode = {"op": "decode", "items": [{"seq": 0, "tokens": [1]}]}
+        answers = self.replay(NEW, decode, {"op": "new", "cells": 8, "page": 3}, {"op": "view"},
+                              {"op": "new", "cells": 70}, {"op": "view"})
+        self.assertFalse(answers[2]["ok"])
+        self.assertEqual(answers[3]["used_cells"], 1)
+        self.assertEqual(answers[4]["cells"], 96)  # whole pages of 32
+        self.assertEqual(answers[5]["used_cells"], 0)
+
+    def test_script_without_new_gets_a_memory_of_the_options(self):
+        self.assertEqual(self.replay({"op": "view"})[0]["free_cells"], 4096)
+        answers = self.json_lines("replay", "-m", TINY, "--page", 64, "-",
+                                  stdin=script({"op": "view"}))
+        self.assertEqual(answers[0]["page"], 64)
+
+    def test_bad_lines_are_answered_and_the_script_goes_on(self):
+        good = {"op": "view"}
+        cases = [
+            ("{", "JSON"), ("nonsense", "JSON"), ("[1]", "object"), ("3", "object"),
+            ("null", "object"), ('{"a":1} {"b":2}', "JSON"), ("\x00", "JSON"), ("[" * 100000, "JSON"),
+            ({}, '"op"'), ({"op": 3}, '"op"'), ({"op": "fly"}, "fly"),
+            ({"op": "view", "colour": 1}, '"colour"'),
+            ({"op": "decode"}, '"items"'), ({"op": "decode", "items": 3}, '"items"'),
+            ({"op": "decode", "items": []}, "no items"),
+            ({"op": "decode", "items": [3]}, '"items"'),
+            ({"op": "decode", "items": [{"seq": 0}]}, '"tokens"'),
+            ({"op": "decode", "items": [{"tokens": [1]}]}, '"seq"'),
+            ({"op": "decode", "items": [{"seq": -1, "tokens": [1]}]}, '"seq"'),
+            ({"op": "decode", "items": [{"seq": 2**31, "tokens": [1]}]}, '"seq"'),
+            ({"op": "decode", "items": [{"seq": 0.5, "tokens": [1]}]}, '"seq"'),
+            ({"op": "decode", "items": [{"seq": "0", "tokens": [1]}]}, '"seq"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": 1}]}, '"tokens"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": []}]}, "no items"),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": [128]}]}, '"tokens"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": [-1]}]}, '"tokens"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": [2**64]}]}, '"tokens"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": [1.0]}]}, '"tokens"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": [None]}]}, '"tokens"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": [1], "pos": -2}]}, '"pos"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": [1], "pos": 2**63}]}, '"pos"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": [1], "posi": 2}]}, '"posi"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": [1]}], "logits": "some"}, '"logits"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": [1]}], "logits": 1}, '"logits"'),
+            ({"op": "decode", "items": [{"seq": 0, "tokens": [1]}], "top": 0}, '"top"'),
+            ({"op": "seq_rm"}, '"seq"'), ({"op": "seq_rm", "seq": -2}, '"seq"'),
+            ({"op": "seq_rm", "seq": 0, "p0": "x"}, '"p0"'),
+            ({"op": "seq_rm", "seq": 0, "p1": 2**40}, '"p1"'),
+            ({"op": "seq_rm", "seq": 0, "p0": 5, "p1": 3}, "range"),
+            ({"op": "seq_cp", "from": 0}, '"to"'), ({"op": "seq_cp", "to": 0}, '"from"'),
+            ({"op": "seq_cp", "from": -1, "to": 0}, '"from"'),
+            ({"op": "clear", "data": 1}, '"data"'),
+            ({"op": "new", "cells": 0}, '"cells"'), ({"op": "new", "cells": 1e9}, '"cells"'),
+            ({"op": "new", "cells": 2**31}, '"cells"'), ({"op": "new", "page": 512}, '"page"'),
+            ({"op": "new", "page": 24}, "power of two"), ({"op": "new", "ubatch": 0}, '"ubatch"'),
+            ({"op": "new", "type_k": "f12"}, '"type_k"'), ({"op": "new", "type_v": 16}, '"type_v"'),
+            ({"op": "new", "threads": 0}, '"threads"'),
+        ]
+        lines = []
+        for case, _ in cases:
+            lines += [case if isinstance(case, str) else json.dumps(case), json.dumps(good)]
+        answers = self.json_lines("replay", "-m", TINY, "-", stdin="\n".join(lines))
+        self.assertEqual(len(answers), len(lines))
+        for (case, part), answer, after in zip(cases, answers[::2], answers[1::2]):
+            with self.subTest(str(case)[:100]):
+                self.assertIs(answer["ok"], False)
+                self.assertIn(part, answer["error"])
+                self.assertEqual(set(answer), {"ok", "error"})
+                self.assertEqual(after["used_cells"], 0)
+
+    def test_blank_lines_are_passed_over(self):
+        self.assertEqual(self.json_lines("replay", "-m", TINY, "-", stdin="\n  \n\r\n"), [])
+        self.assertEqual(self.json_lines("replay", "-m", TINY, "/dev/null"), [])
+
+    def test_greatest_sequence_ids_are_as_good_as_any(self):
+        greatest = 2**31 - 1
+        answers = self.replay(NEW, {"op": "decode", "items": [{"seq": greatest, "tokens": [1]}]},
+                              {"op": "seq_cp", "from": greatest, "to": 0},
+                              {"op": "seq_rm", "seq": greatest}, {"op": "view"})
+        self.assertTrue(all(answer["ok"] for answer in answers))
+        self.assertEqual([sequence["seq"] for sequence in answers[-1]["sequences"]], [0])
+
+    def test_answers_come_line_by_line(self):
+        process = start("replay", "-m", TINY, "-", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(3):
+            process.stdin.write(script({"op": "view"}).encode())
+            process.stdin.flush()
+            self.assertTrue(json.loads(process.stdout.readline())["ok"])
+        process.stdin.close()
+        self.assertEqual(process.stdout.read(), b"")
+        self.assertEqual(process.wait(timeout=60), 0)
+        process.stdout.close()
+
+
+if __name__ == "__main__":
+    main()
