@@ -15,7 +15,8 @@ run: ## Set up this machine, build the command line, and let SmolLM2 write (MODE
 	@tools/fetch.py ggml smollm2
 	@test -f build/release/build.ninja || cmake --preset release -DCELLAR_BUILD_TESTS=OFF -DCELLAR_BUILD_BENCH=OFF
 	@cmake --build --preset release --target cellar
-	build/release/bin/cellar generate -m "$$MODEL" -n "$$N" -p "$$PROMPT"
+	@echo "build/release/bin/cellar generate -m $$MODEL -n $$N -p '$$PROMPT'"
+	@build/release/bin/cellar generate -m "$$MODEL" -n "$$N" -p "$$PROMPT"
 
 test: ## Set up this machine, build everything, and run every test
 	@tools/setup.sh test
