@@ -1,6 +1,6 @@
 # The front door: what a newcomer types. The work is in CMake presets and tools/.
 .DEFAULT_GOAL := help
-.PHONY: help run test models release debug asan tsan format check clean
+.PHONY: help run test models release debug asan tsan fuzz format check clean
 
 MODEL ?= models/SmolLM2-135M-Instruct.Q4_1.gguf
 PROMPT ?= What is a wine cellar good for? Answer in three sentences.
@@ -39,6 +39,13 @@ release debug asan tsan:
 	@cmake --preset $@ -DCELLAR_BUILD_TESTS=ON
 	@cmake --build --preset $@
 	$(if $(filter asan tsan,$@),@tools/fetch.py smollm2 && ctest --preset $@)
+
+fuzz: ## Fuzz each target for FUZZ_SECONDS (60); what it learns joins fuzz/corpus
+	@tools/setup.sh check
+	@tools/fetch.py ggml
+	@cmake --preset fuzz
+	@cmake --build --preset fuzz --target fuzzers
+	@tools/fuzz.sh
 
 format: ## Format the code in place (clang-format 14)
 	@git ls-files -co --exclude-standard '*.cpp' '*.h' | xargs clang-format-14 -i

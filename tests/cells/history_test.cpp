@@ -35,6 +35,10 @@ std::ostream& operator<<(std::ostream& out, const Setting& setting) { return out
 
 class HistoryTest : public ::testing::TestWithParam<Setting> {};
 
+// Four histories of each setting, unless RC_PARAMS says otherwise. A soak of a million steps:
+//   RC_PARAMS=max_success=17 build/asan/bin/cells_test --gtest_filter='*History*'
+const bool kFewHistories = setenv("RC_PARAMS", "max_success=4", 0) == 0;
+
 // Steps of each of the histories; CELLAR_HISTORY_STEPS makes them longer for a soak.
 size_t n_steps() {
     const char* steps = std::getenv("CELLAR_HISTORY_STEPS");
