@@ -1,0 +1,218 @@
+#pragma once
+
+#include <ggml-alloc.h>
+#include <ggml-backend.h>
+#include <ggml-cpp.h>
+#include <ggml-cpu.h>
+#include <ggml.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "attention/graph_attention.h"
+#include "attention/reference.h"
+#include "attention/schedule.h"
+#include "cells/batch.h"
+#include "memory/memory.h"
+#include "testing/poison.h"
+
+namespace cellar::testing {
+
+struct RigConfig {
+    LayerKv layer{0, 2, 32, 32};
+    uint32_t n_head = 4;
+    KvType type_k = KvType::kF32;
+    KvType type_v = KvType::kF32;
+    uint32_t n_cells = 512;
+    uint32_t page_size = 8;
+    uint32_t n_pos = 1;
+    bool flash = true;
+    AttendParams params{0.2f, 0.0f, 0.0f};
+    SplitOptions split;
+};
+
+inline double difference(std::span<const float> a, std::span<const double> b) {
+    double most = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < std::min(a.size(), b.size()); i++) {
+        const double d = std::abs(a[i] - b[i]);
+        most = d <= most || d > most ? std::max(most, d) : std::numeric_limits<double>::infinity();
+    }
+    return most;
+}
+
+// One layer of attention on a small memory, with keys, values and queries drawn at random, beside a
+// naive model of it: for each sequence the list of what was written for it. Before every batch all
+// cells that nobody owns are NaN. Every output is compared with double-precision attention over the
+// naive lists, so it is wrong if a cell is missed, foreign, or changed since it was written.
+class AttentionRig {
+public:
+    explicit AttentionRig(const RigConfig& config) : config_(config) {
+        MemoryConfig memory;
+        memory.layers = {config.layer};
+        memory.type_k = config.type_k;
+        memory.type_v = config.type_v;
+        memory.n_cells = config.n_cells;
+        memory.page_size = config.page_size;
+        memory.n_pos = config.n_pos;
+        auto made = Memory::create(memory, nullptr);
+        EXPECT_TRUE(made) << made.error().message;
+        memory_ = std::move(*made);
+        backend_.reset(ggml_backend_cpu_init());
+        ggml_backend_cpu_set_n_threads(backend_.get(), 2);
+    }
+
+    // Computes the batch. Returns the greatest difference of an output from the reference, infinite
+    // if any is NaN.
+    double run(const Batch& batch) {
+        poison(*memory_);
+        schedules_.clear();
+        auto plan = memory_->prepare(batch, config_.split);
+        EXPECT_TRUE(plan) << plan.error().message;
+        double most = plan ? 0 : std::numeric_limits<double>::infinity();
+        for (size_t i = 0; plan && i < plan->size(); i++) {
+            EXPECT_TRUE(memory_->apply_moves(*plan, i));
+            const UbatchPlan& ubatch = plan->ubatch(i);
+            schedules_.push_back(make_schedule(memory_->cells(), ubatch, 0));
+            compute(ubatch);
+            record(batch, ubatch);
+            most = std::max(most, compare(batch, ubatch));
+            EXPECT_TRUE(memory_->commit(*plan, i));
+        }
+        return most;
+    }
+
+    // Appends `n` items to each of the sequences, neighbours together.
+    double append(const std::vector<int>& seqs, uint32_t n) {
+        Batch batch;
+        for (const int seq : seqs) {
+            for (uint32_t i = 0; i < n; i++)
+                batch.add(0, SeqId{seq});
+        }
+        return run(batch);
+    }
+
+    void fork(int from, int to) {
+        EXPECT_TRUE(memory_->seq_cp(SeqId{from}, SeqId{to}, -1, -1));
+        lists_[to] = lists_[from];
+    }
+
+    void remove_tail(int seq, Pos from) {
+        EXPECT_TRUE(memory_->seq_rm(SeqId{seq}, from, -1));
+        std::erase_if(lists_[seq], [&](const Row& row) { return row.pos >= from; });
+    }
+
+    // The greatest difference of a kept key or value from what was given to keep.
+    double kept_error() const { return kept_error_; }
+
+    const std::vector<Schedule>& schedules() const { return schedules_; }  // of the last batch
+    const Schedule& schedule() const { return schedules_.at(0); }
+    Memory& memory() { return *memory_; }
+    size_t size(int seq) { return lists_[seq].size(); }
+
+private:
+    struct Row {
+        Pos pos = 0;
+        std::vector<float> k, v;  // as they were kept
+    };
+
+    void draw(std::vector<float>& values, size_t n) {
+        values.resize(n);
+        std::normal_distribution<float> normal;
+        std::generate(values.begin(), values.end(), [&] { return normal(random_); });
+    }
+
+    void compute(const UbatchPlan& ubatch) {
+        const auto n = static_cast<int64_t>(ubatch.items.size());
+        const LayerKv& layer = config_.layer;
+        const ggml_context_ptr ctx(ggml_init(
+            {.mem_size = 128 * ggml_tensor_overhead() + ggml_graph_overhead_custom(128, false),
+             .mem_buffer = nullptr,
+             .no_alloc = true}));
+        ggml_cgraph* graph = ggml_new_graph_custom(ctx.get(), 128, false);
+        const auto input = [&](uint32_t width, uint32_t heads) {
+            ggml_tensor* tensor = ggml_new_tensor_3d(ctx.get(), GGML_TYPE_F32, width, heads, n);
+            ggml_set_input(tensor);
+            return tensor;
+        };
+        ggml_tensor* q = input(layer.head_dim_k, config_.n_head);
+        ggml_tensor* k = input(layer.head_dim_k, layer.n_head_kv);
+        ggml_tensor* v = input(layer.head_dim_v, layer.n_head_kv);
+        GraphAttention attention(ctx.get(), *memory_, 0, shape_of(schedules_.back()),
+                                 config_.flash);
+        ggml_tensor* out = attention.attend(graph, 0, q, k, v, config_.params);
+        EXPECT_EQ(out->ne[0], config_.n_head * layer.head_dim_v);
+        EXPECT_EQ(out->ne[1], n);
+        ggml_set_output(out);
+        ggml_build_forward_expand(graph, out);
+        const ggml_gallocr_ptr allocator(ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
+        ASSERT_TRUE(ggml_gallocr_alloc_graph(allocator.get(), graph));
+        give(q, q_);
+        give(k, k_);
+        give(v, v_);
+        attention.set_inputs(schedules_.back(), ubatch);
+        ASSERT_EQ(ggml_backend_graph_compute(backend_.get(), graph), GGML_STATUS_SUCCESS);
+        out_.resize(static_cast<size_t>(ggml_nelements(out)));
+        ggml_backend_tensor_get(out, out_.data(), 0, ggml_nbytes(out));
+    }
+
+    void give(ggml_tensor* tensor, std::vector<float>& values) {
+        draw(values, static_cast<size_t>(ggml_nelements(tensor)));
+        ggml_backend_tensor_set(tensor, values.data(), 0, ggml_nbytes(tensor));
+    }
+
+    static std::span<const float> part(const std::vector<float>& values, size_t i, size_t n) {
+        return std::span<const float>(values).subspan(i * (values.size() / n), values.size() / n);
+    }
+
+    double error_of(const std::vector<float>& kept, std::span<const float> given) const {
+        return difference(kept, std::vector<double>(given.begin(), given.end()));
+    }
+
+    // Enters what the graph has just written into the naive lists.
+    void record(const Batch& batch, const UbatchPlan& ubatch) {
+        const size_t n = ubatch.items.size();
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t cell = ubatch.groups[0].cells[i];
+            const Row row{ubatch.positions[i * config_.n_pos], read_row(memory_->k(0), cell),
+                          read_row(memory_->v(0), cell)};
+            kept_error_ = std::max(kept_error_, error_of(row.k, part(k_, i, n)));
+            kept_error_ = std::max(kept_error_, error_of(row.v, part(v_, i, n)));
+            for (const SeqId seq : batch.seqs(ubatch.items[i]))
+                lists_[value(seq)].push_back(row);
+        }
+    }
+
+    double compare(const Batch& batch, const UbatchPlan& ubatch) const {
+        const size_t n = ubatch.items.size();
+        double most = 0;
+        for (size_t i = 0; i < n; i++) {
+            const Pos pos = ubatch.positions[i * config_.n_pos];
+            std::vector<SeenRow> seen;
+            for (const Row& row : lists_.at(value(batch.seqs(ubatch.items[i])[0]))) {
+                if (row.pos <= pos) seen.push_back({row.pos, row.k, row.v});
+            }
+            const auto expected =
+                reference_attention(config_.layer, part(q_, i, n), pos, seen, config_.params);
+            most = std::max(most, difference(part(out_, i, n), expected));
+        }
+        return most;
+    }
+
+    const RigConfig config_;
+    std::unique_ptr<Memory> memory_;
+    ggml_backend_ptr backend_;
+    std::map<int, std::vector<Row>> lists_;
+    std::vector<Schedule> schedules_;
+    std::vector<float> q_, k_, v_, out_;  // of the ubatch, item by item
+    double kept_error_ = 0;
+    std::mt19937 random_{20};
+};
+
+}  // namespace cellar::testing

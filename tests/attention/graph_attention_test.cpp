@@ -1,0 +1,231 @@
+#include "attention/graph_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <ostream>
+#include <string>
+#include <tuple>
+
+#include "attention/attention_rig.h"
+
+namespace cellar {
+namespace {
+
+using testing::AttentionRig;
+using testing::RigConfig;
+
+// Outputs are averages of values that lie within about 4; kept rows are compared as they were kept,
+// so the type does not matter. Measured: at most 9e-7.
+constexpr double kTolerance = 5e-6;
+
+struct TypeCase {
+    KvType type_k;
+    KvType type_v;
+    double kept_tolerance;  // of keys and values drawn from a normal distribution, some near 4
+};
+
+std::ostream& operator<<(std::ostream& out, const TypeCase& c) {
+    return out << name(c.type_k) << '_' << name(c.type_v);
+}
+
+class GraphAttentionTypeTest : public ::testing::TestWithParam<std::tuple<TypeCase, bool>> {
+protected:
+    static RigConfig config() {
+        const auto& [types, flash] = GetParam();
+        RigConfig config;
+        config.type_k = types.type_k;
+        config.type_v = types.type_v;
+        config.flash = flash;
+        config.split.max_ubatch = 24;
+        return config;
+    }
+};
+
+// All that a memory is for: a prompt cut into ubatches, decoding, forks of a half-filled page that
+// go apart, a rejected tail, sequences together in one batch.
+TEST_P(GraphAttentionTypeTest, EqualsTheReferenceThroughAHistory) {
+    AttentionRig rig(config());
+    EXPECT_LE(rig.append({0}, 61), kTolerance);
+    EXPECT_LE(rig.append({0}, 1), kTolerance);
+    rig.fork(0, 1);
+    rig.fork(0, 2);
+    EXPECT_LE(rig.append({0, 1, 2}, 1), kTolerance);
+    EXPECT_LE(rig.append({2, 0}, 5), kTolerance);
+    rig.remove_tail(1, 40);
+    EXPECT_LE(rig.append({1, 3}, 9), kTolerance);
+    EXPECT_LE(rig.append({3, 1, 0, 2}, 1), kTolerance);
+    EXPECT_LE(rig.kept_error(), std::get<0>(GetParam()).kept_tolerance);
+}
+
+// More queries than a tile of ggml's flash attention has rows.
+TEST_P(GraphAttentionTypeTest, EqualsTheReferenceForALongPrompt) {
+    RigConfig long_ubatch = config();
+    long_ubatch.split.max_ubatch = 512;
+    AttentionRig rig(long_ubatch);
+    EXPECT_LE(rig.append({0}, 150), kTolerance);
+    EXPECT_LE(rig.append({1, 0}, 70), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Types, GraphAttentionTypeTest,
+    ::testing::Combine(::testing::Values(TypeCase{KvType::kF32, KvType::kF32, 0},
+                                         TypeCase{KvType::kF16, KvType::kF16, 2e-3},
+                                         TypeCase{KvType::kBf16, KvType::kBf16, 2e-2},
+                                         TypeCase{KvType::kQ8_0, KvType::kQ8_0, 2e-2},
+                                         TypeCase{KvType::kQ5_0, KvType::kQ5_1, 0.5},
+                                         TypeCase{KvType::kQ4_0, KvType::kQ4_1, 0.7},
+                                         TypeCase{KvType::kIq4Nl, KvType::kIq4Nl, 0.7},
+                                         TypeCase{KvType::kQ8_0, KvType::kF16, 2e-2},
+                                         TypeCase{KvType::kF32, KvType::kQ4_0, 0.7}),
+                       ::testing::Bool()),
+    [](const auto& test) {
+        return ::testing::PrintToString(std::get<0>(test.param)) +
+               (std::get<1>(test.param) ? "_flash" : "_softmax");
+    });
+
+struct ScoreCase {
+    const char* name;
+    LayerKv layer;
+    uint32_t n_head;
+    AttendParams params;
+};
+
+class GraphAttentionScoreTest : public ::testing::TestWithParam<std::tuple<ScoreCase, bool>> {};
+
+TEST_P(GraphAttentionScoreTest, EqualsTheReference) {
+    const auto& [score, flash] = GetParam();
+    RigConfig config;
+    config.layer = score.layer;
+    config.n_head = score.n_head;
+    config.params = score.params;
+    config.flash = flash;
+    AttentionRig rig(config);
+    EXPECT_LE(rig.append({0}, 45), kTolerance);
+    rig.fork(0, 1);
+    EXPECT_LE(rig.append({0, 1}, 3), kTolerance);  // together: they share a prompt
+    EXPECT_EQ(rig.schedule().n_streams, 1);
+    EXPECT_LE(rig.append({2, 3}, 40), kTolerance);  // apart: they share nothing
+    EXPECT_EQ(rig.schedule().n_streams, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Scores, GraphAttentionScoreTest,
+    ::testing::Combine(
+        ::testing::Values(ScoreCase{"one_head", {0, 1, 32, 32}, 1, {0.2f, 0, 0}},
+                          ScoreCase{"a_key_head_each", {0, 3, 32, 32}, 3, {0.2f, 0, 0}},
+                          ScoreCase{"nine_heads_on_three", {0, 3, 64, 64}, 9, {0.125f, 0, 0}},
+                          ScoreCase{"one_key_head_for_all", {0, 1, 64, 64}, 6, {0.125f, 0, 0}},
+                          ScoreCase{"narrow_values", {0, 2, 64, 32}, 4, {0.125f, 0, 0}},
+                          ScoreCase{"odd_width", {0, 2, 20, 12}, 4, {0.2f, 0, 0}},
+                          ScoreCase{"softcap", {0, 2, 32, 32}, 4, {0.4f, 0, 3.0f}},
+                          ScoreCase{"alibi", {0, 2, 32, 32}, 4, {0.2f, 8.0f, 0}},
+                          ScoreCase{"alibi_of_six_heads", {0, 2, 32, 32}, 6, {0.2f, 8.0f, 0}},
+                          ScoreCase{"alibi_and_softcap", {0, 2, 32, 32}, 4, {0.4f, 4.0f, 3.0f}}),
+        ::testing::Bool()),
+    [](const auto& test) {
+        return std::string(std::get<0>(test.param).name) +
+               (std::get<1>(test.param) ? "_flash" : "_softmax");
+    });
+
+class GraphAttentionTest : public ::testing::TestWithParam<bool> {
+protected:
+    GraphAttentionTest() { config_.flash = GetParam(); }
+
+    RigConfig config_;
+};
+
+TEST_P(GraphAttentionTest, ItemsOfSequencesMayAlternate) {
+    AttentionRig rig(config_);
+    Batch batch;
+    for (int i = 0; i < 40; i++) {
+        for (const int seq : {2, 0, 1})
+            batch.add(0, SeqId{seq});
+    }
+    EXPECT_LE(rig.run(batch), kTolerance);
+    EXPECT_EQ(rig.schedule().n_streams, 3);
+    EXPECT_FALSE(rig.schedule().in_order);
+}
+
+TEST_P(GraphAttentionTest, SharedItemsAreSeenByAllTheirSequences) {
+    AttentionRig rig(config_);
+    rig.append({0}, 10);
+    rig.fork(0, 1);
+    Batch batch;
+    const std::array both{SeqId{0}, SeqId{1}};
+    for (int i = 0; i < 5; i++)
+        batch.add(0, both);
+    for (int i = 0; i < 3; i++)
+        batch.add(0, SeqId{1});
+    for (int i = 0; i < 4; i++)
+        batch.add(0, SeqId{0});
+    EXPECT_LE(rig.run(batch), kTolerance);
+    EXPECT_EQ(rig.schedule().read_cells, 22);
+    EXPECT_LE(rig.append({0, 1}, 1), kTolerance);
+}
+
+// A fork whose tail page is copied for the very ubatch reads its old cells where they stood.
+TEST_P(GraphAttentionTest, AForkReadsItsTailWhileItIsCopied) {
+    AttentionRig rig(config_);
+    rig.append({0}, 13);
+    rig.fork(0, 1);
+    EXPECT_LE(rig.append({0}, 1), kTolerance);
+    EXPECT_LE(rig.append({1}, 1), kTolerance);
+    EXPECT_LE(rig.append({0, 1}, 12), kTolerance);
+}
+
+// With vectors the cells of an image share their time, and see each other.
+TEST_P(GraphAttentionTest, CellsOfOneTimeSeeEachOther) {
+    config_.n_pos = 4;
+    AttentionRig rig(config_);
+    Batch batch(4);
+    const SeqId seq{0};
+    batch.add(0, seq);
+    for (Pos row = 0; row < 3; row++) {
+        for (Pos column = 0; column < 3; column++) {
+            batch.add_at(kNoToken, std::span<const SeqId>(&seq, 1),
+                         std::array<Pos, 4>{1, row, column, 0});
+        }
+    }
+    batch.add(0, seq);
+    // The naive model enters a whole ubatch before it compares: later cells of the image count too.
+    EXPECT_LE(rig.run(batch), kTolerance);
+    EXPECT_EQ(rig.schedule().attended_cells, 1 + 9 * 10 + 11);
+}
+
+TEST_P(GraphAttentionTest, AFullPoolIsAttended) {
+    config_.n_cells = 64;
+    AttentionRig rig(config_);
+    EXPECT_LE(rig.append({0, 1}, 32), kTolerance);
+    EXPECT_EQ(rig.memory().cells().pool(0).n_free(), 0);
+    rig.remove_tail(0, 0);
+    EXPECT_LE(rig.append({1}, 32), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, GraphAttentionTest, ::testing::Bool(), [](const auto& test) {
+    return std::string(test.param ? "flash" : "softmax");
+});
+
+// One graph serves all ubatches of its shape, as decode steps use it.
+TEST(GraphAttentionShapeTest, StepsOfOneLengthClassShareAShape) {
+    AttentionRig rig({});
+    rig.append({0}, 40);
+    rig.append({0}, 1);
+    const AttentionShape shape = shape_of(rig.schedule());
+    for (int i = 0; i < 20; i++) {
+        rig.append({0}, 1);
+        EXPECT_EQ(shape_of(rig.schedule()), shape);
+    }
+}
+
+TEST(GraphAttentionShapeTest, NoShapeOfOneStreamIsWiderThanTheWidest) {
+    RigConfig config;
+    config.n_cells = 96;
+    AttentionRig rig(config);
+    const AttentionShape widest = widest_shape(rig.memory(), 0, 96);
+    rig.append({0, 1}, 48);
+    EXPECT_LE(length_class(static_cast<uint32_t>(rig.schedule().read_cells)), widest.length);
+}
+
+}  // namespace
+}  // namespace cellar
