@@ -132,7 +132,7 @@ TEST_F(EngineTest, StopsAtTheNumberOfTokensAskedFor) {
 
 TEST_F(EngineTest, StopsWhenTheContextIsFull) {
     make(64, 64);
-    for (const size_t n : {1, 40, 63, 64}) {
+    for (const size_t n : {1u, 40u, 63u, 64u}) {
         const Text text = write(greedy(prompt_of(n), std::nullopt));
         EXPECT_EQ(text.tokens.size(), 64 - n + 1);
         EXPECT_EQ(text.stop, StopReason::kLength);
@@ -161,7 +161,7 @@ TEST_F(EngineTest, StopsAtEndOfGenerationWithoutHandingItOut) {
 TEST_F(EngineTest, TogetherRequestsWriteWhatTheyWriteAlone) {
     std::vector<Tokens> alone;
     const auto request = [](int i) {
-        Request r = greedy(prompt_of(static_cast<size_t>(5 + 9 * i), i), 12);
+        Request r = greedy(prompt_of(5 + 9 * static_cast<size_t>(i), i), 12);
         r.sampling.temperature = i % 2 == 0 ? 0.0f : 1.0f;
         r.sampling.seed = static_cast<uint64_t>(i);
         return r;

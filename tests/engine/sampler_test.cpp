@@ -60,10 +60,10 @@ TEST(SamplerTest, TemperatureSharpensAndFlattens) {
     SamplerParams params = plain();
     params.temperature = 0.5f;  // chances to the power of 2: 16 to 1
     Sampler cold = make(params);
-    EXPECT_NEAR(draw(cold, logits, 40000).at(0), 40000 * 16 / 17, 300);
+    EXPECT_NEAR(draw(cold, logits, 40000).at(0), 40000.0 * 16 / 17, 300);
     params.temperature = 2.0f;  // square roots: 2 to 1
     Sampler hot = make(params);
-    EXPECT_NEAR(draw(hot, logits, 40000).at(0), 40000 * 2 / 3, 500);
+    EXPECT_NEAR(draw(hot, logits, 40000).at(0), 40000.0 * 2 / 3, 500);
 }
 
 TEST(SamplerTest, SameSeedSameTokensOtherSeedOthers) {
@@ -129,9 +129,9 @@ TEST(SamplerTest, TopPKeepsTheFewestThatReachP) {
         float p;
         std::vector<Token> kept;
     };
-    for (const Case& c :
-         {Case{0.0f, {1}}, Case{0.01f, {1}}, Case{0.49f, {1}}, Case{0.51f, {1, 2}}, Case{0.79f, {1, 2}},
-          Case{0.85f, {0, 1, 2}}, Case{0.95f, {0, 1, 2, 3}}, Case{1.0f, {0, 1, 2, 3}}}) {
+    for (const Case& c : {Case{0.0f, {1}}, Case{0.01f, {1}}, Case{0.49f, {1}}, Case{0.51f, {1, 2}},
+                          Case{0.79f, {1, 2}}, Case{0.85f, {0, 1, 2}}, Case{0.95f, {0, 1, 2, 3}},
+                          Case{1.0f, {0, 1, 2, 3}}}) {
         SamplerParams params = plain();
         params.top_p = c.p;
         Sampler sampler = make(params);
