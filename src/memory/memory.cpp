@@ -91,6 +91,14 @@ Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked,
         new Memory(std::move(config), std::move(*cells), std::move(pools)));
 }
 
+Result<uint32_t> Memory::defrag(uint32_t max_cells) {
+    const auto moved = cells_.defrag(max_cells);
+    for (const CellMove& move : cells_.pending())
+        pools_[move.group].copy(std::span<const CellCopy>(&move.copy, 1));
+    cells_.finish_moves();
+    return moved;
+}
+
 Result<void> Memory::clear(bool data) {
     if (auto cleared = cells_.clear(); !cleared) return cleared;
     if (data) {

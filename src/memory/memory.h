@@ -58,6 +58,9 @@ public:
     Result<void> seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
         return cells_.seq_cp(from, to, p0, p1);
     }
+    Result<void> seq_keep(SeqId seq) { return cells_.seq_keep(seq); }
+    // Compaction, the copies included. O(pool + spans + cells moved).
+    Result<uint32_t> defrag(uint32_t max_cells);
     // Forgets every sequence. With `data` every cell is zeroed too: O(pool), and on host memory
     // what was committed is given back.
     Result<void> clear(bool data);
