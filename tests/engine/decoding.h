@@ -1,0 +1,87 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstddef>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/decoder.h"
+#include "gguf/gguf_file.h"
+#include "model/model.h"
+
+namespace cellar::testing {
+
+using Row = std::vector<float>;
+
+inline std::unique_ptr<Model> open_model(const std::string& path) {
+    auto file = GgufFile::open(path);
+    EXPECT_TRUE(file) << file.error().message;
+    auto model = load_model(file.value(), {});
+    EXPECT_TRUE(model) << model.error().message;
+    return std::move(model).value();
+}
+
+// Four layers, two of four heads for keys, 128 tokens; weights at random (tests/data/models).
+inline const Model& tiny_llama() {
+    static const auto model = open_model(CELLAR_TEST_DATA "/models/tiny-llama.gguf");
+    return *model;
+}
+
+inline nlohmann::json expected(const std::string& name) {
+    std::ifstream file(std::string(CELLAR_TEST_DATA "/expected/") + name);
+    return nlohmann::json::parse(file);
+}
+
+inline float max_difference(std::span<const float> a, std::span<const float> b) {
+    EXPECT_EQ(a.size(), b.size());
+    float most = 0;
+    for (size_t i = 0; i < a.size(); i++) {
+        const float difference = std::abs(a[i] - b[i]);
+        // Also when it is NaN.
+        most = difference <= most ? most : difference;
+    }
+    return most;
+}
+
+// A decoder with verbs for tests: failures end the test, logits come back by item.
+class Decoding {
+public:
+    Decoding(const Model& model, const DecoderOptions& options) {
+        auto decoder = Decoder::create(model, options);
+        EXPECT_TRUE(decoder) << decoder.error().message;
+        decoder_ = std::move(decoder).value();
+    }
+
+    std::map<size_t, Row> decode(const Batch& batch) {
+        std::map<size_t, Row> rows;
+        auto done = decoder_->decode(batch, [&](size_t item, std::span<const float> row) {
+            rows[item].assign(row.begin(), row.end());
+        });
+        EXPECT_TRUE(done) << done.error().message;
+        return rows;
+    }
+
+    // Appends tokens to a sequence; returns the logits behind the last one.
+    Row append(SeqId seq, const std::vector<Token>& tokens) {
+        Batch batch;
+        for (size_t i = 0; i < tokens.size(); i++) {
+            batch.add(tokens[i], seq, kNextPos, i + 1 == tokens.size());
+        }
+        return decode(batch).begin()->second;
+    }
+
+    Memory& memory() { return decoder_->memory(); }
+    Decoder& decoder() { return *decoder_; }
+
+private:
+    std::unique_ptr<Decoder> decoder_;
+};
+
+}  // namespace cellar::testing
