@@ -14,7 +14,7 @@ run=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config python3:python3
     nlohmann-json3-dev)
 test=("${run[@]}" libbenchmark-dev libgtest-dev libgmock-dev librapidcheck-dev)
 check=("${test[@]}" ccache:ccache clang++-14:clang-14 clang-format-14:clang-format-14
-    clang-tidy-14:clang-tidy-14)
+    clang-tidy-14:clang-tidy-14 libclang-rt-14-dev)
 
 is_installed() {
     [[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" == installed ]]
