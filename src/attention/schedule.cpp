@@ -281,11 +281,11 @@ Schedule make_schedule(const Cells& cells, const UbatchPlan& ubatch, uint32_t gr
     return ScheduleBuilder(cells, ubatch, group).build();
 }
 
-// A graph is built anew when the class changes (0.2 ms for SmolLM2's 30 layers), and a padded column
-// costs a step about half of a real one (2 to 8 us over those layers). For a sequence that grows by
-// a token a step, classes of 32 cost 0.006 ms of building and 0.04 ms of padding a step. Beyond 1024
-// columns a sixteenth of the power of two below bounds the waste by 6 %, and lets steps of mixed
-// lengths meet in the few graphs that are kept.
+// A graph is built anew when the class changes (0.2 ms for SmolLM2's 30 layers), and a padded
+// column costs a step about half of a real one (2 to 8 us over those layers). For a sequence that
+// grows by a token a step, classes of 32 cost 0.006 ms of building and 0.04 ms of padding a step.
+// Beyond 1024 columns a sixteenth of the power of two below bounds the waste by 6 %, and lets steps
+// of mixed lengths meet in the few graphs that are kept.
 uint32_t length_class(uint32_t n_columns) {
     const uint32_t step = std::max(32u, std::bit_floor(n_columns) / 16);
     return std::max(1u, (n_columns + step - 1) / step) * step;
