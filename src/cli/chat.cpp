@@ -119,6 +119,9 @@ Result<void> converse(Chat& chat) {
             }
         }
     }
+    if (interrupted()) {
+        return print("\n");  // the terminal shows ^C behind the prompt
+    }
     if (unanswered > 0 && !stdin_is_terminal()) {
         return fail(Code::kBadRange,
                     fmt::format("{} of the messages had no room for an answer", unanswered));
