@@ -32,6 +32,7 @@ Result<uint32_t> whole_pages(const MemoryConfig& config) {
 Result<uint32_t> count_groups(const std::vector<LayerKv>& layers) {
     if (layers.empty()) return fail(Code::kInvalidArgument, "a memory needs at least one layer");
     std::vector<uint32_t> groups;
+    groups.reserve(layers.size());
     for (const LayerKv& layer : layers)
         groups.push_back(layer.group);
     std::sort(groups.begin(), groups.end());
@@ -92,7 +93,7 @@ Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked,
 }
 
 Result<uint32_t> Memory::defrag(uint32_t max_cells) {
-    const auto moved = cells_.defrag(max_cells);
+    auto moved = cells_.defrag(max_cells);
     for (const CellMove& move : cells_.pending())
         pools_[move.group].copy(std::span<const CellCopy>(&move.copy, 1));
     cells_.finish_moves();
