@@ -114,6 +114,8 @@ void Track::adopt(PagePool& pool, const Track& from, Range range) {
     if (spans_.empty()) {
         spans_ = std::move(taken);
         ordered_ = from.ordered_;
+        // Cut at the range's begin, spans that lie over each other may change their order.
+        if (!ordered_) sort(pool, 0);
         return;
     }
     const size_t at = find(pool, range.begin);
