@@ -21,7 +21,8 @@ void must(bool ok) {
 
 void append(Cells& cells, int seq, uint32_t n) {
     Batch batch;
-    for (uint32_t i = 0; i < n; i++) batch.add(0, SeqId{seq});
+    for (uint32_t i = 0; i < n; i++)
+        batch.add(0, SeqId{seq});
     SplitOptions options;
     options.max_ubatch = n;
     auto plan = cells.prepare(batch, options);
@@ -35,7 +36,8 @@ Cells filled(uint32_t n_cells, int n_seqs) {
     must(cells.has_value());
     const uint32_t each = n_cells / 2 / static_cast<uint32_t>(n_seqs);
     for (uint32_t done = 0; done < each; done += kPage)
-        for (int s = 0; s < n_seqs; s++) append(*cells, s, std::min(kPage, each - done));
+        for (int s = 0; s < n_seqs; s++)
+            append(*cells, s, std::min(kPage, each - done));
     return std::move(*cells);
 }
 
@@ -196,7 +198,8 @@ void BytesPerCell(benchmark::State& state) {
     auto cells = Cells::create({{kCells}, kPage, 1});
     must(cells.has_value());
     append(*cells, 0, kCells);
-    for (auto _ : state) benchmark::DoNotOptimize(cells->bytes());
+    for (auto _ : state)
+        benchmark::DoNotOptimize(cells->bytes());
     state.counters["bytes/cell"] = static_cast<double>(cells->bytes()) / kCells;
 }
 BENCHMARK(BytesPerCell)->Iterations(1);

@@ -1,6 +1,6 @@
 // Does AMX work here, as this compiler and cmake/amx_intrinsics.h use it? Exit code 0 says yes, or
-// that there is none to go wrong: not in this target, or not granted by the kernel (ggml asks, too).
-// Anything else, a crash included, says no.
+// that there is none to go wrong: not in this target, or not granted by the kernel (ggml asks,
+// too). Anything else, a crash included, says no.
 
 #if defined(__linux__) && defined(__AMX_INT8__)
 

@@ -12,8 +12,11 @@ namespace cellar::testing {
 namespace {
 
 const HistoryConfig& setting(uint8_t choice) {
-    static const HistoryConfig kSettings[] = {
-        {{60}, 1, 1, 4}, {{120}, 2, 1, 4}, {{512}, 32, 1, 4}, {{512, 320}, 8, 1, 4}, {{512}, 16, 4, 4}};
+    static const HistoryConfig kSettings[] = {{{60}, 1, 1, 4},
+                                              {{120}, 2, 1, 4},
+                                              {{512}, 32, 1, 4},
+                                              {{512, 320}, 8, 1, 4},
+                                              {{512}, 16, 4, 4}};
     return kSettings[choice % (sizeof(kSettings) / sizeof(kSettings[0]))];
 }
 
@@ -36,7 +39,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     using namespace cellar::testing;
     if (size == 0) return 0;
     CellsHistory history(setting(data[0]));
-    for (size_t at = 1; at + 9 <= size; at += 9) must_be_nothing(history.apply(read_step(data + at)));
+    for (size_t at = 1; at + 9 <= size; at += 9)
+        must_be_nothing(history.apply(read_step(data + at)));
     must_be_nothing(history.finish());
     return 0;
 }

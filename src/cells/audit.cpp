@@ -14,8 +14,12 @@ using Finding = std::optional<std::string>;
 class GroupAudit {
 public:
     GroupAudit(const Cells& cells, std::span<const Hold> kept, uint32_t group)
-        : cells_(cells), kept_(kept), pool_(cells.pool(group)), group_(group),
-          found_(pool_.n_pages()), keepers_(pool_.n_pages(), 0) {}
+        : cells_(cells),
+          kept_(kept),
+          pool_(cells.pool(group)),
+          group_(group),
+          found_(pool_.n_pages()),
+          keepers_(pool_.n_pages(), 0) {}
 
     Finding run() {
         for (const SeqId id : cells_.sequences())
@@ -50,13 +54,14 @@ private:
         Pos last_first = -1;
         for (const Span& s : cells_.spans(id, group_)) {
             if (s.count == 0 || s.end() > pool_.fill(s.page))
-                return fmt::format("sequence {} sees cells {}..{} of page {}, filled to {}", value(id),
-                                   s.first, s.end(), value(s.page), pool_.fill(s.page));
+                return fmt::format("sequence {} sees cells {}..{} of page {}, filled to {}",
+                                   value(id), s.first, s.end(), value(s.page), pool_.fill(s.page));
             Pos before = last_first;
             for (uint32_t i = 0; i < s.count; i++) {
                 const Pos p = cells_.pos(group_, s, i);
                 if (p < before || p < 0)
-                    return fmt::format("sequence {} has position {} behind {}", value(id), p, before);
+                    return fmt::format("sequence {} has position {} behind {}", value(id), p,
+                                       before);
                 before = p;
             }
             last_first = cells_.pos(group_, s, 0);

@@ -22,8 +22,9 @@ Result<Cells> Cells::create(const CellsConfig& config) {
                     fmt::format("a page of {} cells: it must be a power of two from 1 to 256",
                                 config.page_size));
     if (config.n_pos < 1 || config.n_pos > 4)
-        return fail(Code::kInvalidArgument,
-                    fmt::format("positions of {} components: from 1 to 4 are possible", config.n_pos));
+        return fail(
+            Code::kInvalidArgument,
+            fmt::format("positions of {} components: from 1 to 4 are possible", config.n_pos));
     if (config.group_cells.empty())
         return fail(Code::kInvalidArgument, "a memory needs at least one group of layers");
     Cells cells(static_cast<uint32_t>(config.group_cells.size()));
@@ -45,7 +46,8 @@ Pos Cells::seq_pos_min(SeqId seq) const {
     const Sequence* tracks = find(seq);
     if (tracks == nullptr) return -1;
     Pos min = -1;
-    for (uint32_t g = 0; g < n_groups(); g++) min = std::max(min, (*tracks)[g].pos_min(pools_[g]));
+    for (uint32_t g = 0; g < n_groups(); g++)
+        min = std::max(min, (*tracks)[g].pos_min(pools_[g]));
     return min;
 }
 
@@ -53,7 +55,8 @@ Pos Cells::seq_pos_max(SeqId seq) const {
     const Sequence* tracks = find(seq);
     if (tracks == nullptr) return -1;
     Pos max = -1;
-    for (uint32_t g = 0; g < n_groups(); g++) max = std::max(max, (*tracks)[g].pos_max(pools_[g]));
+    for (uint32_t g = 0; g < n_groups(); g++)
+        max = std::max(max, (*tracks)[g].pos_max(pools_[g]));
     return max;
 }
 
@@ -69,8 +72,8 @@ Result<void> Cells::commit(Plan& plan, size_t i) {
         return fail(Code::kStale, plan.cells_ == nullptr ? "the plan is finished or cancelled"
                                                          : "the plan belongs to another memory");
     if (i != plan.committed_)
-        return fail(Code::kBadRange, fmt::format("ubatch {} cannot be committed: {} of {} is next", i,
-                                                 plan.committed_, plan.size()));
+        return fail(Code::kBadRange, fmt::format("ubatch {} cannot be committed: {} of {} is next",
+                                                 i, plan.committed_, plan.size()));
     for (; plan.next_change_ < plan.changes_.size(); plan.next_change_++) {
         const Plan::Change& change = plan.changes_[plan.next_change_];
         if (change.ubatch != i) break;
@@ -97,10 +100,12 @@ uint32_t Cells::n_cells(SeqId seq, uint32_t group) const {
 
 size_t Cells::bytes() const {
     size_t total = sizeof(*this) + sequences_.bucket_count() * sizeof(void*);
-    for (const PagePool& pool : pools_) total += sizeof(pool) + pool.bytes();
+    for (const PagePool& pool : pools_)
+        total += sizeof(pool) + pool.bytes();
     for (const auto& entry : sequences_) {
         total += sizeof(entry) + 2 * sizeof(void*);
-        for (const Track& track : entry.second) total += track.bytes();
+        for (const Track& track : entry.second)
+            total += track.bytes();
     }
     return total + pending_.capacity() * sizeof(CellMove);
 }
@@ -108,7 +113,8 @@ size_t Cells::bytes() const {
 std::vector<SeqId> Cells::sequences() const {
     std::vector<SeqId> ids;
     ids.reserve(sequences_.size());
-    for (const auto& entry : sequences_) ids.push_back(SeqId{entry.first});
+    for (const auto& entry : sequences_)
+        ids.push_back(SeqId{entry.first});
     std::sort(ids.begin(), ids.end());
     return ids;
 }

@@ -86,8 +86,8 @@ public:
     // cannot be given, kInvalidArgument if it passes the maximum, kBusy.
     Result<void> set_limits(SeqId seq, const SeqLimits& limits);
 
-    // Makes a group's pool larger, to at least `n_cells`. Errors: kBadRange if it is larger already,
-    // kBusy.
+    // Makes a group's pool larger, to at least `n_cells`. Errors: kBadRange if it is larger
+    // already, kBusy.
     Result<void> grow(uint32_t group, uint32_t n_cells);
 
     // Merges pages of which sequences see at most half, all groups, moving at most `max_cells` a
@@ -179,11 +179,11 @@ private:
     uint32_t page_size_ = 0;
     uint32_t n_pos_ = 1;
     uint32_t max_deltas_ = 0;
-    std::vector<PagePool> pools_;  // by group
+    std::vector<PagePool> pools_;    // by group
     std::vector<CellMove> pending_;  // each holds its source, up to the end of what it copies
     std::unordered_map<int32_t, Sequence> sequences_;  // only those that hold something
     Reserves reserves_;
-    uint64_t open_plan_ = 0;       // serial of the plan that is open; 0: none
+    uint64_t open_plan_ = 0;  // serial of the plan that is open; 0: none
     uint64_t last_serial_ = 0;
 };
 

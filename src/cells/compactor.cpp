@@ -26,7 +26,8 @@ uint32_t Compactor::run(uint32_t max_cells) {
     }
     flush();
     if (targets_.empty()) return 0;
-    for (auto& entry : cells_.sequences_) follow(entry.second[group_]);
+    for (auto& entry : cells_.sequences_)
+        follow(entry.second[group_]);
     for (const auto& entry : targets_) {
         const Target& target = entry.second;
         if (pool_.holders_at(target.page, 0) > 0) pool_.release(target.page, 0);
@@ -40,7 +41,8 @@ void Compactor::find_used() {
     for (const auto& entry : cells_.sequences_) {
         const auto spans = entry.second[group_].spans();
         for (const Span& s : spans)
-            for (uint32_t i = s.first; i < s.end(); i++) used_[value(s.page)].set(i);
+            for (uint32_t i = s.first; i < s.end(); i++)
+                used_[value(s.page)].set(i);
         if (spans.empty()) continue;
         const Span& tail = spans.back();
         if (tail.end() == pool_.fill(tail.page) && tail.end() < pool_.page_size())
@@ -67,7 +69,8 @@ std::vector<PageId> Compactor::sparse_pages() const {
 void Compactor::empty_into_one(const std::vector<PageId>& pages) {
     const PageId to = *pool_.take();
     uint32_t end = 0;
-    for (const PageId from : pages) move_cells(from, to, end);
+    for (const PageId from : pages)
+        move_cells(from, to, end);
 }
 
 // One move for each run of used cells. No span reaches over a gap, since gaps are what nobody sees.
@@ -105,10 +108,10 @@ void Compactor::follow(Track& track) {
         const Span moved{target.page, target.offset[s.first], s.count, s.delta};
         pool_.hold(moved.page, moved.end());
         pool_.release(s.page, s.end());
-        const bool neighbour = !out.empty() && out.back().page == moved.page &&
-                               out.back().end() == moved.first && out.back().delta == moved.delta &&
-                               pool_.pos(moved.page, moved.first - 1u) <=
-                                   pool_.pos(moved.page, moved.first);
+        const bool neighbour =
+            !out.empty() && out.back().page == moved.page && out.back().end() == moved.first &&
+            out.back().delta == moved.delta &&
+            pool_.pos(moved.page, moved.first - 1u) <= pool_.pos(moved.page, moved.first);
         if (neighbour) {
             pool_.release(moved.page, out.back().end());
             out.back().count = static_cast<uint16_t>(out.back().count + moved.count);

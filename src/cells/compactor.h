@@ -13,7 +13,8 @@ namespace cellar {
 // fresh page, and every sequence's spans follow. What a sequence sees does not change.
 class Compactor {
 public:
-    Compactor(Cells& cells, uint32_t group) : cells_(cells), pool_(cells.pools_[group]), group_(group) {}
+    Compactor(Cells& cells, uint32_t group)
+        : cells_(cells), pool_(cells.pools_[group]), group_(group) {}
 
     // Moves at most `max_cells`, as pending moves; returns how many.
     uint32_t run(uint32_t max_cells);
@@ -37,8 +38,8 @@ private:
     Cells& cells_;
     PagePool& pool_;
     const uint32_t group_;
-    std::vector<Used> used_;      // by page: cells that some sequence sees
-    std::vector<bool> growing_;   // by page: a sequence can append to it in place
+    std::vector<Used> used_;                        // by page: cells that some sequence sees
+    std::vector<bool> growing_;                     // by page: a sequence can append to it in place
     std::unordered_map<uint32_t, Target> targets_;  // by emptied page
 };
 

@@ -9,12 +9,14 @@ PagePool::PagePool(uint32_t n_pages, uint32_t page_size, uint32_t n_pos)
     : page_size_(page_size), n_pos_(n_pos), pages_(n_pages), lists_(n_pages) {
     free_.reserve(n_pages);
     // Low pages first: a pool that is address space then commits memory from its start.
-    for (uint32_t i = n_pages; i-- > 0;) free_.push_back(i);
+    for (uint32_t i = n_pages; i-- > 0;)
+        free_.push_back(i);
 }
 
 void PagePool::grow(uint32_t n_pages) {
     std::vector<uint32_t> more;
-    for (uint32_t i = n_pages; i-- > this->n_pages();) more.push_back(i);
+    for (uint32_t i = n_pages; i-- > this->n_pages();)
+        more.push_back(i);
     free_.insert(free_.begin(), more.begin(), more.end());
     pages_.resize(n_pages);
     lists_.resize(n_pages);
@@ -59,7 +61,8 @@ void PagePool::release(PageId id, uint32_t end, Holder who) {
 void PagePool::move_end(PageId id, uint32_t from, uint32_t to) {
     Page& page = pages_[value(id)];
     assert(page.holders > 0 && to <= page_size_);
-    if (page.holders == 1 && to >= from) {  // the one that appends to its own page: every decode step
+    if (page.holders == 1 &&
+        to >= from) {  // the one that appends to its own page: every decode step
         page.fill = static_cast<uint16_t>(to);
         return;
     }
@@ -84,7 +87,8 @@ void PagePool::copy_pos(PageId from, uint32_t from_first, PageId to, uint32_t to
                         uint32_t count) {
     Pos components[4];
     for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t c = 0; c < n_pos_; c++) components[c] = component(from, from_first + i, c);
+        for (uint32_t c = 0; c < n_pos_; c++)
+            components[c] = component(from, from_first + i, c);
         set_pos(to, to_first + i, std::span<const Pos>(components, n_pos_));
     }
 }
@@ -102,7 +106,8 @@ size_t PagePool::bytes() const {
                    lists_.capacity() * sizeof(lists_[0]);
     for (const auto& list : lists_)
         if (list) total += page_size_ * n_pos_ * sizeof(Pos);
-    for (const auto& [id, ends] : ends_) total += 4 * sizeof(void*) + sizeof(ends) + ends.capacity() * sizeof(EndCount);
+    for (const auto& [id, ends] : ends_)
+        total += 4 * sizeof(void*) + sizeof(ends) + ends.capacity() * sizeof(EndCount);
     return total;
 }
 

@@ -24,7 +24,8 @@ namespace cellar {
 // and a list of their own otherwise (gaps, re-encoded cells, vectors of M-RoPE).
 class PagePool {
 public:
-    // Who holds. Pages that only keepers (prefix tree, saves) hold are cached, and could be evicted.
+    // Who holds. Pages that only keepers (prefix tree, saves) hold are cached, and could be
+    // evicted.
     enum class Holder { kUser, kKeeper };
 
     // `page_size` is a power of two from 1 to 256, `n_pos` from 1 to 4.
@@ -48,7 +49,9 @@ public:
 
     // -- Claims: cells behind the fill that an open plan will write. ---------------------------
 
-    void claim(PageId page, uint32_t end) { pages_[value(page)].claimed = static_cast<uint16_t>(end); }
+    void claim(PageId page, uint32_t end) {
+        pages_[value(page)].claimed = static_cast<uint16_t>(end);
+    }
     void unclaim(PageId page) { pages_[value(page)].claimed = 0; }
 
     // The first cell of the page that is neither filled nor claimed.
@@ -104,13 +107,13 @@ public:
 
 private:
     struct Page {
-        uint32_t holders = 0;     // keepers included; 0 exactly when the page is free
-        uint32_t keepers = 0;     // of them, those that only keep
+        uint32_t holders = 0;  // keepers included; 0 exactly when the page is free
+        uint32_t keepers = 0;  // of them, those that only keep
         uint32_t generation = 0;
-        Pos base = 0;             // position of cell 0 while positions count up
-        uint16_t fill = 0;        // the greatest end of all holders
-        uint16_t claimed = 0;     // end of what an open plan claims; 0: nothing
-        bool uneven = false;      // holders see different ends; then `ends_` lists them
+        Pos base = 0;          // position of cell 0 while positions count up
+        uint16_t fill = 0;     // the greatest end of all holders
+        uint16_t claimed = 0;  // end of what an open plan claims; 0: nothing
+        bool uneven = false;   // holders see different ends; then `ends_` lists them
     };
     struct EndCount {
         uint16_t end;
@@ -127,9 +130,9 @@ private:
     uint32_t n_pos_;
     uint32_t n_cached_ = 0;
     std::vector<Page> pages_;
-    std::vector<uint32_t> free_;                       // the last is taken next
-    std::vector<std::unique_ptr<Pos[]>> lists_;        // [page_size * n_pos] or null: counts up
-    std::unordered_map<uint32_t, Ends> ends_;          // of uneven pages
+    std::vector<uint32_t> free_;                 // the last is taken next
+    std::vector<std::unique_ptr<Pos[]>> lists_;  // [page_size * n_pos] or null: counts up
+    std::unordered_map<uint32_t, Ends> ends_;    // of uneven pages
 };
 
 }  // namespace cellar

@@ -6,7 +6,9 @@
 
 namespace cellar {
 
-Plan::Plan(Plan&& other) noexcept { *this = std::move(other); }
+Plan::Plan(Plan&& other) noexcept {
+    *this = std::move(other);
+}
 
 Plan& Plan::operator=(Plan&& other) noexcept {
     if (this == &other) return *this;

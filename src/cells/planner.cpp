@@ -18,7 +18,8 @@ Result<Plan> Planner::run() {
     plan.cells_ = &cells_;
     plan.serial_ = cells_.open_plan_ = ++cells_.last_serial_;
     plan.ubatches_.reserve(ubatches->size());
-    for (auto& items : *ubatches) plan_ubatch(plan, std::move(items));
+    for (auto& items : *ubatches)
+        plan_ubatch(plan, std::move(items));
     if (std::any_of(missing_.begin(), missing_.end(), [](uint32_t n) { return n > 0; })) {
         plan.cancel();
         const auto worst = std::max_element(missing_.begin(), missing_.end());
@@ -53,11 +54,11 @@ Result<void> Planner::check_maximum() const {
             const uint64_t held = cells_.n_cells(grower.id, g), maximum = account->limits.maximum;
             if (held + grower.n_items <= maximum) continue;
             const Room room{grower.n_items, maximum > held ? maximum - held : 0, 0};
-            return tl::unexpected<Error>(
-                Error{Code::kNoRoom,
-                      fmt::format("no room: sequence {} would grow by {} cells to {}, and may hold {}",
-                                  value(grower.id), grower.n_items, held + grower.n_items, maximum),
-                      room});
+            return tl::unexpected<Error>(Error{
+                Code::kNoRoom,
+                fmt::format("no room: sequence {} would grow by {} cells to {}, and may hold {}",
+                            value(grower.id), grower.n_items, held + grower.n_items, maximum),
+                room});
         }
     }
     return {};
@@ -116,7 +117,8 @@ Result<void> Planner::read_position(uint32_t item) {
     const uint32_t n_pos = batch_.n_pos();
     const bool next = batch_.pos(item) == kNextPos;
     Pos last = -1;
-    for (const uint32_t g : sets_.of(item)) last = std::max(last, growers_[g].last);
+    for (const uint32_t g : sets_.of(item))
+        last = std::max(last, growers_[g].last);
     if (next && last >= kMaxPos - 1)
         return fail(Code::kBadRange, fmt::format("item {} would follow position {}", item, last));
     const Pos pos = next ? last + 1 : batch_.pos(item);
@@ -132,7 +134,8 @@ Result<void> Planner::read_position(uint32_t item) {
                         fmt::format("item {} has position component {}", item, component));
         positions_.push_back(component);
     }
-    for (const uint32_t g : sets_.of(item)) growers_[g].last = pos;
+    for (const uint32_t g : sets_.of(item))
+        growers_[g].last = pos;
     return {};
 }
 
@@ -145,7 +148,8 @@ Result<void> Planner::check_coupled(uint32_t item) const {
     for (const uint32_t s : set.subspan(1)) {
         const Grower& other = growers_[s];
         bool same = first.newest_item == other.newest_item;
-        for (uint32_t g = 0; same && first.newest_item == UINT32_MAX && g < cells_.n_groups(); g++) {
+        for (uint32_t g = 0; same && first.newest_item == UINT32_MAX && g < cells_.n_groups();
+             g++) {
             const auto a = cells_.spans(first.id, g), b = cells_.spans(other.id, g);
             same = std::equal(a.begin(), a.end(), b.begin(), b.end());
         }
@@ -186,7 +190,8 @@ void Planner::plan_ubatch(Plan& plan, std::vector<uint32_t> items) {
     ubatch.groups.resize(cells_.n_groups());
     for (uint32_t g = 0; g < cells_.n_groups(); g++) {
         ubatch.groups[g].cells.reserve(n_items);
-        for (const UbatchRun& run : ubatch.runs) claim_run(plan, ubatch, g, run);
+        for (const UbatchRun& run : ubatch.runs)
+            claim_run(plan, ubatch, g, run);
     }
 }
 
@@ -209,10 +214,12 @@ void Planner::claim_run(Plan& plan, UbatchPlan& ubatch, uint32_t group, const Ub
             out.cells.push_back(value(tail.page) * pool.page_size() + tail.end + i);
         }
         if (!tail.imaginary) {
-            const Span grown{tail.page, static_cast<uint16_t>(tail.end), static_cast<uint16_t>(n), 0};
+            const Span grown{tail.page, static_cast<uint16_t>(tail.end), static_cast<uint16_t>(n),
+                             0};
             pool.claim(tail.page, tail.end + n);
             for (const SeqId id : run.seqs)
-                plan.changes_.push_back({index, group, id, grown, copied, fresh && id == run.seqs[0]});
+                plan.changes_.push_back(
+                    {index, group, id, grown, copied, fresh && id == run.seqs[0]});
         }
         if (tail.delta != 0) {  // new cells are encoded where they stand: a span of their own
             tail.first = tail.end;
@@ -222,7 +229,8 @@ void Planner::claim_run(Plan& plan, UbatchPlan& ubatch, uint32_t group, const Ub
         tail.written = index;
         done += n;
     }
-    for (const uint32_t s : set) growers_[s].tails[group] = tail;
+    for (const uint32_t s : set)
+        growers_[s].tails[group] = tail;
 }
 
 bool Planner::can_append(uint32_t group, const Tail& tail) const {
@@ -236,8 +244,8 @@ bool Planner::can_append(uint32_t group, const Tail& tail) const {
 // copied before it runs: they stay, and the new page starts empty.
 bool Planner::open_page(UbatchGroup& out, uint32_t group, uint32_t ubatch, SeqId seq, Tail& tail) {
     PagePool& pool = cells_.pools_[group];
-    const bool may_take = cells_.reserves_.draw(seq, group) ||
-                          pool.n_free() > cells_.reserves_.total(group);
+    const bool may_take =
+        cells_.reserves_.draw(seq, group) || pool.n_free() > cells_.reserves_.total(group);
     const std::optional<PageId> page = may_take ? pool.take() : std::nullopt;
     const bool copies = tail.page != kNoPage && !tail.imaginary && tail.end < pool.page_size() &&
                         tail.written != ubatch;

@@ -24,12 +24,12 @@ public:
 private:
     // Where a sequence's next cell would go in one group.
     struct Tail {
-        PageId page = kNoPage;      // of the last span; kNoPage when there is none
-        uint32_t first = 0;         // the last span's
+        PageId page = kNoPage;  // of the last span; kNoPage when there is none
+        uint32_t first = 0;     // the last span's
         uint32_t end = 0;
         Pos delta = 0;
-        uint32_t written = kBefore; // the ubatch that writes its newest cell
-        bool imaginary = false;     // the pool had no page left; only counted
+        uint32_t written = kBefore;  // the ubatch that writes its newest cell
+        bool imaginary = false;      // the pool had no page left; only counted
     };
 
     // A sequence of the batch, as it will be after the items planned so far.

@@ -17,7 +17,8 @@ Reserves::Account& Reserves::open(SeqId seq) {
 void Reserves::close(SeqId seq) {
     const auto entry = accounts_.find(value(seq));
     if (entry == accounts_.end()) return;
-    for (uint32_t g = 0; g < total_.size(); g++) set_banked(entry->second, g, 0);
+    for (uint32_t g = 0; g < total_.size(); g++)
+        set_banked(entry->second, g, 0);
     accounts_.erase(entry);
 }
 

@@ -10,8 +10,8 @@ namespace cellar {
 
 // What one sequence may count on and may take, in cells of each group.
 struct SeqLimits {
-    uint32_t guaranteed = 0;         // pages are set aside for what it does not hold yet
-    uint32_t maximum = UINT32_MAX;   // prepare refuses to grow it further
+    uint32_t guaranteed = 0;        // pages are set aside for what it does not hold yet
+    uint32_t maximum = UINT32_MAX;  // prepare refuses to grow it further
 };
 
 // Pages set aside for sequences that were promised room: a bank for each of them and group. Banks

@@ -13,8 +13,8 @@ Result<void> Cells::set_limits(SeqId seq, const SeqLimits& limits) {
     if (auto ok = check_verb(seq, false); !ok) return ok;
     if (limits.guaranteed > limits.maximum)
         return fail(Code::kInvalidArgument,
-                    fmt::format("sequence {} cannot be promised {} cells and allowed {}", value(seq),
-                                limits.guaranteed, limits.maximum));
+                    fmt::format("sequence {} cannot be promised {} cells and allowed {}",
+                                value(seq), limits.guaranteed, limits.maximum));
     const Reserves::Account* before = reserves_.find(seq);
     const SeqLimits old = before != nullptr ? before->limits : SeqLimits{};
     reserves_.open(seq).limits = limits;
@@ -32,8 +32,10 @@ Result<void> Cells::set_limits(SeqId seq, const SeqLimits& limits) {
 Result<void> Cells::grow(uint32_t group, uint32_t n_cells) {
     if (busy()) return fail(Code::kBusy, "a plan is open");
     const uint64_t n_pages = pages(n_cells);
-    if (group >= n_groups() || n_pages < pools_[group].n_pages() || n_pages * page_size_ >= INT32_MAX)
-        return fail(Code::kBadRange, fmt::format("group {} cannot grow to {} cells", group, n_cells));
+    if (group >= n_groups() || n_pages < pools_[group].n_pages() ||
+        n_pages * page_size_ >= INT32_MAX)
+        return fail(Code::kBadRange,
+                    fmt::format("group {} cannot grow to {} cells", group, n_cells));
     pools_[group].grow(static_cast<uint32_t>(n_pages));
     settle_reserves();
     return {};
@@ -42,7 +44,8 @@ Result<void> Cells::grow(uint32_t group, uint32_t n_cells) {
 Result<uint32_t> Cells::defrag(uint32_t max_cells) {
     if (busy()) return fail(Code::kBusy, "a plan is open");
     uint32_t moved = 0;
-    for (uint32_t g = 0; g < n_groups(); g++) moved += Compactor(*this, g).run(max_cells);
+    for (uint32_t g = 0; g < n_groups(); g++)
+        moved += Compactor(*this, g).run(max_cells);
     return moved;
 }
 
@@ -50,8 +53,8 @@ Result<Hold> Cells::keep(uint32_t group, const Span& span) {
     const bool known = group < n_groups() && value(span.page) < pools_[group].n_pages();
     if (!known || span.count == 0 || pools_[group].is_free(span.page) ||
         span.end() > pools_[group].fill(span.page))
-        return fail(Code::kBadRange, fmt::format("nobody sees cells [{}, {}) of page {}", span.first,
-                                                 span.end(), value(span.page)));
+        return fail(Code::kBadRange, fmt::format("nobody sees cells [{}, {}) of page {}",
+                                                 span.first, span.end(), value(span.page)));
     return Hold(pools_[group], group, span);
 }
 
@@ -62,7 +65,8 @@ uint32_t Cells::promised_pages(SeqId seq, uint32_t group) const {
     if (account == nullptr) return 0;
     const uint32_t held = n_cells(seq, group), guaranteed = account->limits.guaranteed;
     if (held >= guaranteed) return 0;
-    return static_cast<uint32_t>(pages(uint64_t{guaranteed} - held + (held > 0 ? page_size_ - 1 : 0)));
+    return static_cast<uint32_t>(
+        pages(uint64_t{guaranteed} - held + (held > 0 ? page_size_ - 1 : 0)));
 }
 
 // Lets every bank follow what its sequence still lacks: lowers at once, raises as far as there are

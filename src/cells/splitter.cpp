@@ -21,7 +21,8 @@ public:
     explicit Components(const ItemSets& sets) : parent_(sets.n_seqs) {
         std::iota(parent_.begin(), parent_.end(), 0u);
         for (uint32_t i = 0; i < sets.n_items(); i++)
-            for (const uint32_t s : sets.of(i)) parent_[root(s)] = root(sets.of(i)[0]);
+            for (const uint32_t s : sets.of(i))
+                parent_[root(s)] = root(sets.of(i)[0]);
         std::vector<uint32_t> index(sets.n_seqs, UINT32_MAX);
         for (uint32_t i = 0; i < sets.n_items(); i++) {
             uint32_t& at = index[root(sets.of(i)[0])];
@@ -37,7 +38,8 @@ public:
 
 private:
     uint32_t root(uint32_t s) {
-        while (parent_[s] != s) s = parent_[s] = parent_[parent_[s]];
+        while (parent_[s] != s)
+            s = parent_[s] = parent_[parent_[s]];
         return s;
     }
 
@@ -61,7 +63,8 @@ Ubatches split_per_sequence(const ItemSets& sets, uint32_t max_ubatch) {
         ubatches.emplace_back();
         for (const uint32_t i : items) {
             std::vector<uint32_t>* last = &ubatches.back();
-            if (last->size() == max_ubatch || (!last->empty() && !same_set(sets, last->back(), i))) {
+            if (last->size() == max_ubatch ||
+                (!last->empty() && !same_set(sets, last->back(), i))) {
                 ubatches.emplace_back();
                 last = &ubatches.back();
             }
@@ -77,7 +80,8 @@ public:
     EqualSplit(const ItemSets& sets, uint32_t max_ubatch)
         : sets_(sets), max_ubatch_(max_ubatch), queue_(sets.n_seqs), next_(sets.n_seqs, 0) {
         for (uint32_t i = 0; i < sets.n_items(); i++)
-            for (const uint32_t s : sets.of(i)) queue_[s].push_back(i);
+            for (const uint32_t s : sets.of(i))
+                queue_[s].push_back(i);
     }
 
     Ubatches run() {
@@ -86,9 +90,11 @@ public:
             const std::vector<uint32_t> due = due_items();
             const auto n_lanes = static_cast<uint32_t>(due.size());
             uint32_t n = std::max(1u, max_ubatch_ / n_lanes);
-            for (const uint32_t item : due) n = std::min(n, run_length(item, n));
+            for (const uint32_t item : due)
+                n = std::min(n, run_length(item, n));
             ubatches.emplace_back();
-            for (const uint32_t item : due) advance(item, n, ubatches.back());
+            for (const uint32_t item : due)
+                advance(item, n, ubatches.back());
             left -= n * n_lanes;
         }
         return ubatches;
@@ -130,8 +136,10 @@ private:
 
     void advance(uint32_t item, uint32_t n, std::vector<uint32_t>& ubatch) {
         const auto set = sets_.of(item);
-        for (uint32_t k = 0; k < n; k++) ubatch.push_back(queue_[set[0]][next_[set[0]] + k]);
-        for (const uint32_t s : set) next_[s] += n;
+        for (uint32_t k = 0; k < n; k++)
+            ubatch.push_back(queue_[set[0]][next_[set[0]] + k]);
+        for (const uint32_t s : set)
+            next_[s] += n;
     }
 
     const ItemSets& sets_;
@@ -164,13 +172,17 @@ Result<Ubatches> split_whole(const ItemSets& sets, const SplitOptions& options) 
 
 }  // namespace
 
-Result<std::vector<std::vector<uint32_t>>> split(const ItemSets& sets, const SplitOptions& options) {
+Result<std::vector<std::vector<uint32_t>>> split(const ItemSets& sets,
+                                                 const SplitOptions& options) {
     if (options.max_ubatch == 0) return fail(Code::kInvalidArgument, "a ubatch of 0 items");
     if (options.whole_sequences) return split_whole(sets, options);
     switch (options.splitting) {
-        case Splitting::kEqual: return EqualSplit(sets, options.max_ubatch).run();
-        case Splitting::kPerSequence: return split_per_sequence(sets, options.max_ubatch);
-        case Splitting::kSimple: break;
+        case Splitting::kEqual:
+            return EqualSplit(sets, options.max_ubatch).run();
+        case Splitting::kPerSequence:
+            return split_per_sequence(sets, options.max_ubatch);
+        case Splitting::kSimple:
+            break;
     }
     return split_simple(sets, options.max_ubatch);
 }

@@ -34,7 +34,8 @@ Pos Track::pos_max(const PagePool& pool) const {
     if (spans_.empty()) return -1;
     if (ordered_) return last_pos(pool, spans_.back());
     Pos max = -1;
-    for (const Span& s : spans_) max = std::max(max, last_pos(pool, s));
+    for (const Span& s : spans_)
+        max = std::max(max, last_pos(pool, s));
     return max;
 }
 
@@ -85,7 +86,8 @@ void Track::remove(PagePool& pool, Range range) {
 
 void Track::release(PagePool& pool) {
     // Last page first: the pool hands out what came back last, so a new sequence walks upwards.
-    for (size_t i = spans_.size(); i-- > 0;) pool.release(spans_[i].page, spans_[i].end());
+    for (size_t i = spans_.size(); i-- > 0;)
+        pool.release(spans_[i].page, spans_[i].end());
     spans_.clear();
     n_cells_ = 0;
     ordered_ = true;
@@ -190,9 +192,8 @@ size_t Track::find(const PagePool& pool, Pos p) const {
     // Newest first: people rewind and extend the end of a sequence, so the answer is nearly always
     // the last span or none.
     if (spans_.empty() || last_pos(pool, spans_.back()) < p) return spans_.size();
-    const auto at = std::lower_bound(
-        spans_.begin(), spans_.end(), p,
-        [&](const Span& s, Pos x) { return last_pos(pool, s) < x; });
+    const auto at = std::lower_bound(spans_.begin(), spans_.end(), p,
+                                     [&](const Span& s, Pos x) { return last_pos(pool, s) < x; });
     return static_cast<size_t>(at - spans_.begin());
 }
 

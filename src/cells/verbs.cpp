@@ -34,7 +34,8 @@ public:
             if (page_ == kNoPage || end_ == pool_.page_size()) open_page();
             const uint32_t n = std::min<uint32_t>(source.count - done, pool_.page_size() - end_);
             const uint32_t from = source.first + done;
-            for (uint32_t i = 0; i < n; i++) place(source, from + i, end_ + i, divisor);
+            for (uint32_t i = 0; i < n; i++)
+                place(source, from + i, end_ + i, divisor);
             pool_.hold(source.page, from + n);
             moves_.push_back({group_,
                               {source.page, page_, static_cast<uint16_t>(from),
@@ -96,7 +97,8 @@ Result<void> Cells::seq_rm(SeqId seq, Pos p0, Pos p1) {
     if (range.empty()) return {};
     for (const SeqId id : selected(seq)) {
         Sequence& tracks = *find(id);
-        for (uint32_t g = 0; g < n_groups(); g++) tracks[g].remove(pools_[g], range);
+        for (uint32_t g = 0; g < n_groups(); g++)
+            tracks[g].remove(pools_[g], range);
         drop_if_empty(id);
     }
     settle_reserves();
@@ -171,7 +173,8 @@ Result<void> Cells::seq_div(SeqId seq, Pos p0, Pos p1, int32_t d) {
     }
     if (auto ok = check_room(reencoded); !ok) return ok;
     for (const SeqId id : ids)
-        for (uint32_t g = 0; g < n_groups(); g++) reencode((*find(id))[g], g, range, d);
+        for (uint32_t g = 0; g < n_groups(); g++)
+            reencode((*find(id))[g], g, range, d);
     return {};
 }
 
@@ -179,7 +182,8 @@ Result<void> Cells::clear() {
     if (auto ok = check_verb(kEverySeq, true); !ok) return ok;
     finish_moves();
     for (auto& entry : sequences_)
-        for (uint32_t g = 0; g < n_groups(); g++) entry.second[g].release(pools_[g]);
+        for (uint32_t g = 0; g < n_groups(); g++)
+            entry.second[g].release(pools_[g]);
     sequences_.clear();
     settle_reserves();
     return {};
@@ -187,7 +191,8 @@ Result<void> Cells::clear() {
 
 void Cells::finish_moves() {
     for (const CellMove& move : pending_)
-        pools_[move.group].release(move.copy.from, move.copy.from_first + uint32_t{move.copy.count});
+        pools_[move.group].release(move.copy.from,
+                                   move.copy.from_first + uint32_t{move.copy.count});
     pending_.clear();
     settle_reserves();
 }
@@ -206,7 +211,8 @@ std::vector<SeqId> Cells::selected(SeqId seq) const {
 
 void Cells::drop(SeqId seq) {
     Sequence& tracks = *find(seq);
-    for (uint32_t g = 0; g < n_groups(); g++) tracks[g].release(pools_[g]);
+    for (uint32_t g = 0; g < n_groups(); g++)
+        tracks[g].release(pools_[g]);
     sequences_.erase(value(seq));
 }
 
@@ -223,9 +229,10 @@ Result<void> Cells::check_shift(SeqId seq, Range range, int64_t delta) const {
     for (uint32_t g = 0; g < n_groups(); g++) {
         const Pos greatest = tracks[g].pos_max_before(pools_[g], range.end);
         if (greatest >= range.begin && greatest + delta >= kMaxPos)
-            return fail(Code::kBadRange,
-                        fmt::format("position {} of sequence {} moved by {} passes the greatest, {}",
-                                    greatest, value(seq), delta, kMaxPos - 1));
+            return fail(
+                Code::kBadRange,
+                fmt::format("position {} of sequence {} moved by {} passes the greatest, {}",
+                            greatest, value(seq), delta, kMaxPos - 1));
     }
     return {};
 }
@@ -262,7 +269,8 @@ Result<void> Cells::check_room(std::span<const uint64_t> needed) const {
 
 // Cells that a shift leaves with another delta than 0, when the track would come to more different
 // deltas than are allowed; else 0.
-uint64_t Cells::cells_to_reencode(const Track& track, uint32_t group, Range range, Pos delta) const {
+uint64_t Cells::cells_to_reencode(const Track& track, uint32_t group, Range range,
+                                  Pos delta) const {
     std::vector<Pos> deltas;
     uint64_t moved = 0;
     const auto add = [&](Pos d, uint32_t cells) {

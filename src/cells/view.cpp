@@ -24,8 +24,9 @@ std::vector<uint8_t> seen_cells(const Cells& cells, uint32_t group, GroupView& v
         view.greatest_pos = std::max(view.greatest_pos, sequence.pos_max);
         view.held_cells += sequence.cells;
         for (const Span& s : spans) {
-            const auto first = seen.begin() + static_cast<ptrdiff_t>(
-                                                  size_t{value(s.page)} * pool.page_size() + s.first);
+            const auto first =
+                seen.begin() +
+                static_cast<ptrdiff_t>(size_t{value(s.page)} * pool.page_size() + s.first);
             std::fill(first, first + s.count, uint8_t{1});
         }
         view.sequences.push_back(std::move(sequence));
@@ -75,7 +76,8 @@ char letter(const PageView& page) {
 void add_map(const GroupView& group, std::string& text) {
     constexpr uint32_t kRow = 64;
     std::string map(group.pages, '.');
-    for (const PageView& page : group.live) map[value(page.page)] = letter(page);
+    for (const PageView& page : group.live)
+        map[value(page.page)] = letter(page);
     for (uint32_t p = 0; p < group.pages; p += kRow)
         fmt::format_to(std::back_inserter(text), "  {:>8} {}\n", p, map.substr(p, kRow));
 }
@@ -83,7 +85,8 @@ void add_map(const GroupView& group, std::string& text) {
 void add_positions(const GroupView& group, std::string& text) {
     const auto out = std::back_inserter(text);
     for (const PageView& page : group.live)
-        fmt::format_to(out, "  page {}: {} of {} cells filled, {} seen, positions {}..{}, {} holders\n",
+        fmt::format_to(out,
+                       "  page {}: {} of {} cells filled, {} seen, positions {}..{}, {} holders\n",
                        value(page.page), page.fill, group.page_size, page.used, page.first_pos,
                        page.last_pos, page.holders);
     for (const SequenceView& sequence : group.sequences) {
@@ -98,14 +101,16 @@ void add_positions(const GroupView& group, std::string& text) {
 
 CellsView make_view(const Cells& cells) {
     CellsView view;
-    for (uint32_t g = 0; g < cells.n_groups(); g++) view.groups.push_back(view_group(cells, g));
+    for (uint32_t g = 0; g < cells.n_groups(); g++)
+        view.groups.push_back(view_group(cells, g));
     return view;
 }
 
 double fragmentation(const GroupView& group) {
     const uint32_t live = group.pages - group.free_pages - group.cached_pages;
     if (live == 0) return 0.0;
-    return 1.0 - static_cast<double>(group.used_cells) / (static_cast<double>(live) * group.page_size);
+    return 1.0 -
+           static_cast<double>(group.used_cells) / (static_cast<double>(live) * group.page_size);
 }
 
 std::string describe(const CellsView& view, int level) {

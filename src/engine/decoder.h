@@ -27,7 +27,8 @@ public:
     using OnLogits = std::function<void(size_t item, std::span<const float> row)>;
 
     // `model` must outlive the decoder.
-    static Result<std::unique_ptr<Decoder>> create(const Model& model, const DecoderOptions& options);
+    static Result<std::unique_ptr<Decoder>> create(const Model& model,
+                                                   const DecoderOptions& options);
 
     // Computes the batch, ubatch by ubatch. On error the ubatches committed so far stay (pos_max of
     // the sequences tells how far) and nothing else has changed.

@@ -17,7 +17,8 @@ namespace cellar {
 class GgufFile;
 class StepGraph;
 
-// What the rest of Cellar needs to know of a model. Its layers' KV is data: the memory knows no model.
+// What the rest of Cellar needs to know of a model. Its layers' KV is data: the memory knows no
+// model.
 struct ModelInfo {
     std::string architecture;
     std::string name;
@@ -25,9 +26,9 @@ struct ModelInfo {
     uint32_t n_vocab = 0;
     uint32_t n_embd = 0;
     uint32_t n_layer = 0;
-    uint32_t n_pos = 1;            // components of a position
-    std::vector<LayerKv> layers;   // by layer
-    uint64_t weight_bytes = 0;     // mapped and repacked, together
+    uint32_t n_pos = 1;           // components of a position
+    std::vector<LayerKv> layers;  // by layer
+    uint64_t weight_bytes = 0;    // mapped and repacked, together
 };
 
 struct LoadOptions {

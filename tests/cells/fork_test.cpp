@@ -18,7 +18,8 @@ protected:
     // Appends `n` tokens to a sequence; returns the copies that were due.
     std::vector<CellCopy> append(int seq, uint32_t n, uint32_t max_ubatch = 512) {
         Batch batch;
-        for (uint32_t i = 0; i < n; i++) batch.add(static_cast<Token>(i), SeqId{seq});
+        for (uint32_t i = 0; i < n; i++)
+            batch.add(static_cast<Token>(i), SeqId{seq});
         SplitOptions options;
         options.max_ubatch = max_ubatch;
         auto plan = cells_->prepare(batch, options);
@@ -99,7 +100,8 @@ TEST_F(ForkTest, DroppedPlanLeavesNothing) {
     const uint32_t before = free_pages();
     {
         Batch batch;
-        for (int i = 0; i < 100; i++) batch.add(i, SeqId{1});
+        for (int i = 0; i < 100; i++)
+            batch.add(i, SeqId{1});
         auto plan = cells_->prepare(batch, {});
         ASSERT_TRUE(plan);
         EXPECT_LT(free_pages(), before);
@@ -114,7 +116,8 @@ TEST_F(ForkTest, NoRoomTellsTheNumbersAndChangesNothing) {
     start(64, 32);
     append(0, 40);
     Batch batch;
-    for (int i = 0; i < 100; i++) batch.add(i, SeqId{1});
+    for (int i = 0; i < 100; i++)
+        batch.add(i, SeqId{1});
     auto plan = cells_->prepare(batch, {});
     ASSERT_FALSE(plan);
     EXPECT_EQ(plan.error().code, Code::kNoRoom);

@@ -13,11 +13,10 @@ template <>
 struct Arbitrary<cellar::testing::Step> {
     static Gen<cellar::testing::Step> arbitrary() {
         using cellar::testing::Step;
-        return gen::build<Step>(
-            gen::set(&Step::verb), gen::set(&Step::a), gen::set(&Step::b),
-            gen::set(&Step::p0, gen::inRange<int16_t>(0, 2000)),
-            gen::set(&Step::p1, gen::inRange<int16_t>(0, 2000)),
-            gen::set(&Step::d, gen::inRange<int16_t>(-2000, 2000)));
+        return gen::build<Step>(gen::set(&Step::verb), gen::set(&Step::a), gen::set(&Step::b),
+                                gen::set(&Step::p0, gen::inRange<int16_t>(0, 2000)),
+                                gen::set(&Step::p1, gen::inRange<int16_t>(0, 2000)),
+                                gen::set(&Step::d, gen::inRange<int16_t>(-2000, 2000)));
     }
 };
 
@@ -31,7 +30,9 @@ struct Setting {
     HistoryConfig config;
 };
 
-std::ostream& operator<<(std::ostream& out, const Setting& setting) { return out << setting.name; }
+std::ostream& operator<<(std::ostream& out, const Setting& setting) {
+    return out << setting.name;
+}
 
 class HistoryTest : public ::testing::TestWithParam<Setting> {};
 
@@ -65,14 +66,14 @@ TEST_P(HistoryTest, EverySequenceSeesWhatTheModelSays) {
     EXPECT_LT(refused, taken / 2) << "histories that are refused all the time test nothing";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Pages, HistoryTest,
-    ::testing::Values(Setting{"page1", {{300}, 1, 1, 6}}, Setting{"page2", {{400}, 2, 1, 6}},
-                      Setting{"page32", {{1024}, 32, 1, 6}},
-                      Setting{"page256", {{4096}, 256, 1, 5}},
-                      Setting{"groups", {{1024, 640}, 8, 1, 6}},
-                      Setting{"vectors", {{1024}, 16, 4, 6}}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Pages, HistoryTest,
+                         ::testing::Values(Setting{"page1", {{300}, 1, 1, 6}},
+                                           Setting{"page2", {{400}, 2, 1, 6}},
+                                           Setting{"page32", {{1024}, 32, 1, 6}},
+                                           Setting{"page256", {{4096}, 256, 1, 5}},
+                                           Setting{"groups", {{1024, 640}, 8, 1, 6}},
+                                           Setting{"vectors", {{1024}, 16, 4, 6}}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace cellar::testing

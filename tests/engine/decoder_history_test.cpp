@@ -143,12 +143,11 @@ TEST_P(DecoderHistoryTest, NextLogitsAreThoseOfAFreshMemory) {
 
 // Stored in f16, keys and values that differ in their last f32 bits may round apart; a quantized
 // block may round apart by a whole step.
-INSTANTIATE_TEST_SUITE_P(
-    Histories, DecoderHistoryTest,
-    ::testing::Values(HistoryCase{1, KvType::kF32, Flash::kOn, 1e-3f},
-                      HistoryCase{2, KvType::kF32, Flash::kOff, 1e-3f},
-                      HistoryCase{3, KvType::kF16, Flash::kOn, 5e-3f},
-                      HistoryCase{4, KvType::kF16, Flash::kOff, 5e-3f}));
+INSTANTIATE_TEST_SUITE_P(Histories, DecoderHistoryTest,
+                         ::testing::Values(HistoryCase{1, KvType::kF32, Flash::kOn, 1e-3f},
+                                           HistoryCase{2, KvType::kF32, Flash::kOff, 1e-3f},
+                                           HistoryCase{3, KvType::kF16, Flash::kOn, 5e-3f},
+                                           HistoryCase{4, KvType::kF16, Flash::kOff, 5e-3f}));
 
 }  // namespace
 }  // namespace cellar

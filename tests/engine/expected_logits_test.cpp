@@ -24,9 +24,9 @@ constexpr float kTinyTolerance = 5e-3f;
 
 // SmolLM2's products round activations to 8 bits, so that the last bits of any other kernel grow to
 // 0.4 to 0.9 in its logits: llama.cpp itself differs by as much with flash attention on and off, or
-// with repacked weights (AMX). Compiled against the same ggml, unpacked, with f16 rows, we reproduce
-// the listed logits to four decimals; the pinned ggml and repacking do not. Top logits nearer to
-// each other than this noise may change places.
+// with repacked weights (AMX). Compiled against the same ggml, unpacked, with f16 rows, we
+// reproduce the listed logits to four decimals; the pinned ggml and repacking do not. Top logits
+// nearer to each other than this noise may change places.
 constexpr float kTopTolerance = 1.0f;
 constexpr float kTie = 1.0f;
 

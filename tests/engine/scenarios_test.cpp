@@ -37,7 +37,8 @@ DecoderOptions options(uint32_t n_cells, uint32_t page_size, uint32_t max_ubatch
 // `n` tokens that depend on `salt` alone.
 std::vector<Token> text(uint32_t n, uint32_t salt) {
     std::vector<Token> tokens(n);
-    for (uint32_t i = 0; i < n; i++) tokens[i] = static_cast<Token>((i * 37 + salt * 11 + i * i) % 128);
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = static_cast<Token>((i * 37 + salt * 11 + i * i) % 128);
     return tokens;
 }
 
@@ -120,7 +121,8 @@ TEST(ScenarioR8, FailedDecodeLeavesExactlyWhatWasCommitted) {
         };
         decode(SeqId{0}, before, SIZE_MAX);
         decode(SeqId{1}, other, SIZE_MAX);
-        const uint64_t hash = seen_hash(*memory, SeqId{0}), other_hash = seen_hash(*memory, SeqId{1});
+        const uint64_t hash = seen_hash(*memory, SeqId{0}),
+                       other_hash = seen_hash(*memory, SeqId{1});
 
         decode(SeqId{0}, added, fails_at);
         EXPECT_EQ(audit(memory->cells()), std::nullopt);
@@ -131,7 +133,8 @@ TEST(ScenarioR8, FailedDecodeLeavesExactlyWhatWasCommitted) {
         }
 
         poison(*memory);
-        const std::vector<Token> rest(added.begin() + static_cast<ptrdiff_t>(8 * fails_at), added.end());
+        const std::vector<Token> rest(added.begin() + static_cast<ptrdiff_t>(8 * fails_at),
+                                      added.end());
         EXPECT_LE(max_difference(decode(SeqId{0}, rest, SIZE_MAX), fresh(join(before, added))),
                   kTolerance);
     }
@@ -139,8 +142,10 @@ TEST(ScenarioR8, FailedDecodeLeavesExactlyWhatWasCommitted) {
 
 TEST(ScenarioR9, FragmentedPoolTakesASequenceOfHalfOfIt) {
     Decoding decoding(tiny_llama(), options(64 * 8, 8));
-    for (int s = 0; s < 64; s++) decoding.append(SeqId{s}, text(8, static_cast<uint32_t>(s)));
-    for (int s = 0; s < 64; s += 2) ASSERT_TRUE(decoding.memory().seq_rm(SeqId{s}, -1, -1));
+    for (int s = 0; s < 64; s++)
+        decoding.append(SeqId{s}, text(8, static_cast<uint32_t>(s)));
+    for (int s = 0; s < 64; s += 2)
+        ASSERT_TRUE(decoding.memory().seq_rm(SeqId{s}, -1, -1));
     poison(decoding.memory());
     const std::vector<Token> longer = text(32 * 8, 99);
     EXPECT_LE(max_difference(decoding.append(SeqId{100}, longer), fresh(longer)), kTolerance);
@@ -148,7 +153,8 @@ TEST(ScenarioR9, FragmentedPoolTakesASequenceOfHalfOfIt) {
 }
 
 TEST(ScenarioR9, CompactionChangesNothingThatASequenceSees) {
-    for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kQ8_0, KvType::kQ4_0}) {
+    for (const KvType type :
+         {KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kQ8_0, KvType::kQ4_0}) {
         SCOPED_TRACE(name(type));
         DecoderOptions small = options(1024, 16);
         // tiny-llama's heads of 16 are narrower than a quantized block; those types are refused.
@@ -167,7 +173,8 @@ TEST(ScenarioR9, CompactionChangesNothingThatASequenceSees) {
                     ASSERT_TRUE(decoding.memory().seq_rm(SeqId{seq}, p + 3, p + 14));
         }
         std::vector<uint64_t> hashes;
-        for (int s = 0; s < 16; s++) hashes.push_back(seen_hash(decoding.memory(), SeqId{s}));
+        for (int s = 0; s < 16; s++)
+            hashes.push_back(seen_hash(decoding.memory(), SeqId{s}));
         const uint32_t free = decoding.memory().cells().pool(0).n_free();
         const auto moved = decoding.memory().defrag(1000);
         ASSERT_TRUE(moved) << moved.error().message;
@@ -204,8 +211,9 @@ TEST(ScenarioR20, PartOfASequenceIsCopiedToAnyOther) {
         poison(memory);
         EXPECT_EQ(seen_hash(memory, SeqId{1}), hash);
         EXPECT_EQ(audit(memory.cells()), std::nullopt);
-        EXPECT_LE(max_difference(decoding.append(SeqId{1}, {9}), fresh(join(join(first(t, 11), y), {9}))),
-                  kTolerance);
+        EXPECT_LE(
+            max_difference(decoding.append(SeqId{1}, {9}), fresh(join(join(first(t, 11), y), {9}))),
+            kTolerance);
     }
 }
 

@@ -42,10 +42,18 @@ std::optional<std::string> CellsHistory::apply(const Step& step) {
         case 0:
         case 1:
         case 2:
-        case 3: finding = append(step); break;
-        case 4: finding = append_coupled(step); break;
-        case 11: finding = care(step); break;
-        default: finding = verb(step); break;
+        case 3:
+            finding = append(step);
+            break;
+        case 4:
+            finding = append_coupled(step);
+            break;
+        case 11:
+            finding = care(step);
+            break;
+        default:
+            finding = verb(step);
+            break;
     }
     make_moves();
     if (finding) return finding;
@@ -80,7 +88,8 @@ CellsHistory::Finding CellsHistory::append(const Step& step) {
         const bool gap = step.d % 5 == 3 && i < (both ? 2 : 1);
         batch.add(next_token_++, SeqId{seq}, gap ? model_.pos_max(seq) + 1 + step.d % 7 : kNextPos);
     }
-    const size_t abort_after = step.d % 4 == 2 ? static_cast<size_t>(std::abs(step.d) % 3) : SIZE_MAX;
+    const size_t abort_after =
+        step.d % 4 == 2 ? static_cast<size_t>(std::abs(step.d) % 3) : SIZE_MAX;
     return run(batch, options, abort_after);
 }
 
@@ -90,8 +99,10 @@ CellsHistory::Finding CellsHistory::append_coupled(const Step& step) {
     const std::array<SeqId, 2> seqs = {SeqId{a}, SeqId{b}};
     Batch batch(config_.n_pos);
     const int shared = 1 + std::abs(step.p0 % 40), own = std::abs(step.p1 % 3);
-    for (int i = 0; i < shared; i++) batch.add(next_token_++, seqs);
-    for (int i = 0; i < own; i++) batch.add(next_token_++, seqs[static_cast<size_t>(i % 2)]);
+    for (int i = 0; i < shared; i++)
+        batch.add(next_token_++, seqs);
+    for (int i = 0; i < own; i++)
+        batch.add(next_token_++, seqs[static_cast<size_t>(i % 2)]);
     SplitOptions options;
     options.splitting = static_cast<Splitting>(std::abs(step.d) % 3);
     options.max_ubatch = static_cast<uint32_t>(1 + std::abs(step.d % 37));
@@ -156,8 +167,9 @@ CellsHistory::Finding CellsHistory::verb(const Step& step) {
             const int from = step.a % config_.n_seqs;
             const bool whole = step.d % 2 == 0;
             const Range copied = whole ? make_range(-1, -1) : range;
-            finding = judge(step, cells_.seq_cp(SeqId{from}, SeqId{b}, whole ? -1 : p0, whole ? -1 : p1),
-                            whole || legal);
+            finding =
+                judge(step, cells_.seq_cp(SeqId{from}, SeqId{b}, whole ? -1 : p0, whole ? -1 : p1),
+                      whole || legal);
             if (whole || legal) model_.cp(from, b, copied);
             break;
         }
@@ -181,7 +193,8 @@ CellsHistory::Finding CellsHistory::verb(const Step& step) {
             refused_ += result ? 0 : 1;
             break;
         }
-        default: break;
+        default:
+            break;
     }
     return finding;
 }
@@ -231,8 +244,9 @@ CellsHistory::Finding CellsHistory::care(const Step& step) {
             const Span span = spans[number % spans.size()];
             auto hold = cells_.keep(g, span);
             if (!hold) return hold.error().message;
-            const auto first = contents_[g].begin() +
-                               static_cast<ptrdiff_t>(value(span.page) * cells_.page_size() + span.first);
+            const auto first =
+                contents_[g].begin() +
+                static_cast<ptrdiff_t>(value(span.page) * cells_.page_size() + span.first);
             kept_contents_.emplace_back(first, first + span.count);
             kept_.push_back(std::move(*hold));
             return {};

@@ -51,8 +51,10 @@ public:
     // (position, token) of a sequence, sorted; or by sequence.
     std::map<int, std::vector<std::pair<Pos, int>>> by_sequence() const {
         std::map<int, std::vector<std::pair<Pos, int>>> sequences;
-        for (const Entry& e : list_) sequences[e.seq].emplace_back(e.pos, e.token);
-        for (auto& entry : sequences) std::sort(entry.second.begin(), entry.second.end());
+        for (const Entry& e : list_)
+            sequences[e.seq].emplace_back(e.pos, e.token);
+        for (auto& entry : sequences)
+            std::sort(entry.second.begin(), entry.second.end());
         return sequences;
     }
 
