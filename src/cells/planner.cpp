@@ -168,7 +168,7 @@ void Planner::plan_ubatch(Plan& plan, std::vector<uint32_t> items) {
     const auto n_items = static_cast<uint32_t>(ubatch.items.size());
     ubatch.positions.reserve(n_items * batch_.n_pos());
     for (const uint32_t item : ubatch.items) {
-        const auto at = positions_.begin() + static_cast<ptrdiff_t>(item * batch_.n_pos());
+        const auto at = positions_.begin() + static_cast<ptrdiff_t>(size_t{item} * batch_.n_pos());
         ubatch.positions.insert(ubatch.positions.end(), at, at + batch_.n_pos());
     }
 
