@@ -38,7 +38,7 @@ root_command() {
     if [[ $(id -u) -eq 0 ]]; then
         echo env
     elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [[ -t 0 ]]; }; then
-        echo sudo
+        echo sudo env
     fi
 }
 
@@ -62,14 +62,14 @@ main() {
     if [[ ${#packages[@]} -eq 0 ]]; then
         exit 0
     fi
-    as_root=$(root_command)
-    if [[ -z "$as_root" ]]; then
+    read -ra as_root <<<"$(root_command)"
+    if [[ ${#as_root[@]} -eq 0 ]]; then
         echo "setup.sh: these Debian packages are missing, and only root can install them:" >&2
         echo "    apt-get install --no-install-recommends ${packages[*]}" >&2
         exit 1
     fi
     echo "Installing ${#packages[@]} Debian packages: ${packages[*]}"
-    local apt=("$as_root" DEBIAN_FRONTEND=noninteractive apt-get -q -y)
+    local apt=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get -q -y)
     if ! { "${apt[@]}" update &&
         "${apt[@]}" install --no-install-recommends "${packages[@]}"; }; then
         echo "setup.sh: apt-get could not install: ${packages[*]}" >&2
