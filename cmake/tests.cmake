@@ -63,3 +63,11 @@ if(TARGET ggml-cpu AND NOT CELLAR_SANITIZE)
     set_tests_properties(install.consumer PROPERTIES LABELS install TIMEOUT 600
         ENVIRONMENT "CELLAR_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}")
 endif()
+
+# Examples are built with the tests, so that they go on compiling: examples/<name>.cpp is bin/<name>.
+file(GLOB examples CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/examples/*.cpp")
+foreach(source ${examples})
+    get_filename_component(name "${source}" NAME_WE)
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE cellar_engine cellar_flags)
+endforeach()
