@@ -12,15 +12,25 @@
 namespace cellar {
 namespace {
 
-constexpr uint64_t kMaxCells = INT32_MAX;  // graphs number rows with 32 bits
+// Graphs number rows with 31 bits, and a pool's zero row is one more.
+constexpr uint64_t kMaxCells = INT32_MAX;
 
 }  // namespace
 
-Result<Cells> Cells::create(const CellsConfig& config) {
-    if (!std::has_single_bit(config.page_size) || config.page_size > 256)
+Result<uint32_t> whole_pages(uint32_t n_cells, uint32_t page_size) {
+    if (!std::has_single_bit(page_size) || page_size > 256)
+        return fail(
+            Code::kInvalidArgument,
+            fmt::format("a page of {} cells: it must be a power of two from 1 to 256", page_size));
+    const uint64_t cells = (uint64_t{n_cells} + page_size - 1) / page_size * page_size;
+    if (cells == 0 || cells >= kMaxCells)
         return fail(Code::kInvalidArgument,
-                    fmt::format("a page of {} cells: it must be a power of two from 1 to 256",
-                                config.page_size));
+                    fmt::format("a memory of {} cells: it must have from 1 to {}", n_cells,
+                                kMaxCells - 256));
+    return static_cast<uint32_t>(cells);
+}
+
+Result<Cells> Cells::create(const CellsConfig& config) {
     if (config.n_pos < 1 || config.n_pos > 4)
         return fail(
             Code::kInvalidArgument,
@@ -32,12 +42,9 @@ Result<Cells> Cells::create(const CellsConfig& config) {
     cells.n_pos_ = config.n_pos;
     cells.max_deltas_ = std::max(1u, config.max_deltas);
     for (const uint32_t n_cells : config.group_cells) {
-        const uint64_t n_pages = (uint64_t{n_cells} + config.page_size - 1) / config.page_size;
-        if (n_pages == 0 || n_pages * config.page_size >= kMaxCells)
-            return fail(Code::kInvalidArgument,
-                        fmt::format("a pool of {} cells: from 1 to {} are possible", n_cells,
-                                    kMaxCells - 256));
-        cells.pools_.emplace_back(static_cast<uint32_t>(n_pages), config.page_size, config.n_pos);
+        auto whole = whole_pages(n_cells, config.page_size);
+        if (!whole) return pass(std::move(whole));
+        cells.pools_.emplace_back(*whole / config.page_size, config.page_size, config.n_pos);
     }
     return cells;
 }

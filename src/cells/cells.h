@@ -27,6 +27,10 @@ struct CellsConfig {
     uint32_t max_deltas = 8;            // of one sequence in one group, before cells are re-encoded
 };
 
+// Cells of a pool, rounded up to whole pages. Errors: kInvalidArgument for a page size that is no
+// power of two from 1 to 256, and for no cells or more than graphs can number.
+Result<uint32_t> whole_pages(uint32_t n_cells, uint32_t page_size);
+
 // The bookkeeping of an attention memory: which sequence sees which cells of which pages. It knows
 // no tensor: what has to be copied is listed in plans, and whoever owns the bytes does it.
 //

@@ -3,30 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "memory/pool.h"
 
 namespace cellar {
 namespace {
-
-// Cells of a pool as whole pages; graphs number rows with 31 bits, and the zero row is one more.
-Result<uint32_t> whole_pages(const MemoryConfig& config) {
-    const uint32_t page = config.page_size;
-    if (page == 0 || page > 256 || (page & (page - 1)) != 0) {
-        return fail(
-            Code::kInvalidArgument,
-            fmt::format("a page of {} cells: it must be a power of two from 1 to 256", page));
-    }
-    const uint64_t cells = (uint64_t{config.n_cells} + page - 1) / page * page;
-    if (cells == 0 || cells >= std::numeric_limits<int32_t>::max()) {
-        return fail(Code::kInvalidArgument,
-                    fmt::format("a memory of {} cells: it must have from 1 to {}", config.n_cells,
-                                std::numeric_limits<int32_t>::max() - 256));
-    }
-    return static_cast<uint32_t>(cells);
-}
 
 // How many groups the layers name: 0 .. n - 1, each by at least one layer.
 Result<uint32_t> count_groups(const std::vector<LayerKv>& layers) {
@@ -71,7 +53,7 @@ Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked,
                                                ggml_backend_buffer_type* buffer_type) {
     const auto n_groups = count_groups(asked.layers);
     if (!n_groups) return tl::unexpected(n_groups.error());
-    const auto n_cells = whole_pages(asked);
+    const auto n_cells = whole_pages(asked.n_cells, asked.page_size);
     if (!n_cells) return tl::unexpected(n_cells.error());
     MemoryConfig config = asked;
     config.n_cells = *n_cells;
