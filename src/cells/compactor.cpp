@@ -108,11 +108,7 @@ void Compactor::follow(Track& track) {
         const Span moved{target.page, target.offset[s.first], s.count, s.delta};
         pool_.hold(moved.page, moved.end());
         pool_.release(s.page, s.end());
-        const bool neighbour =
-            !out.empty() && out.back().page == moved.page && out.back().end() == moved.first &&
-            out.back().delta == moved.delta &&
-            pool_.pos(moved.page, moved.first - 1u) <= pool_.pos(moved.page, moved.first);
-        if (neighbour) {
+        if (!out.empty() && continues(pool_, out.back(), moved)) {
             pool_.release(moved.page, out.back().end());
             out.back().count = static_cast<uint16_t>(out.back().count + moved.count);
         } else {

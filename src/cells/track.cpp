@@ -24,6 +24,11 @@ uint32_t span_cells_before(const PagePool& pool, const Span& span, Pos p) {
     return low;
 }
 
+bool continues(const PagePool& pool, const Span& span, const Span& next) {
+    return span.page == next.page && span.end() == next.first && span.delta == next.delta &&
+           pool.pos(next.page, next.first - 1u) <= pool.pos(next.page, next.first);
+}
+
 Pos Track::pos_min(const PagePool& pool) const {
     if (spans_.empty()) return -1;
     // Spans are sorted by their first position even where they lie over each other.

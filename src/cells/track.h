@@ -80,4 +80,8 @@ private:
 // Cells of a span at positions before `p`. O(1) where positions count up, else O(log count).
 uint32_t span_cells_before(const PagePool& pool, const Span& span, Pos p);
 
+// True when `next` goes on where `span` ends, so that one span can stand for both: the same page
+// and delta, and positions that do not fall.
+bool continues(const PagePool& pool, const Span& span, const Span& next);
+
 }  // namespace cellar

@@ -11,9 +11,9 @@
 namespace cellar {
 namespace {
 
-Result<void> check_range(Pos p0, Pos p1) {
+Result<Range> read_range(Pos p0, Pos p1) {
     const Range range = make_range(p0, p1);
-    if (range.begin <= range.end) return {};
+    if (range.begin <= range.end) return range;
     return fail(Code::kBadRange, fmt::format("the range [{}, {}) ends before it begins", p0, p1));
 }
 
@@ -64,10 +64,7 @@ private:
     // The copies go on from the last span where their positions allow it.
     void see(uint32_t n, std::vector<Span>& out) {
         const Span copy{page_, static_cast<uint16_t>(end_), static_cast<uint16_t>(n), 0};
-        const bool neighbour = !out.empty() && out.back().page == page_ && out.back().delta == 0 &&
-                               out.back().end() == end_ &&
-                               pool_.pos(page_, end_ - 1) <= pool_.pos(page_, end_);
-        if (neighbour) {
+        if (!out.empty() && continues(pool_, out.back(), copy)) {
             pool_.move_end(page_, end_, copy.end());
             out.back().count = static_cast<uint16_t>(out.back().count + n);
         } else {
@@ -92,13 +89,13 @@ private:
 
 Result<void> Cells::seq_rm(SeqId seq, Pos p0, Pos p1) {
     if (auto ok = check_verb(seq, true); !ok) return ok;
-    if (auto ok = check_range(p0, p1); !ok) return ok;
-    const Range range = make_range(p0, p1);
-    if (range.empty()) return {};
+    auto range = read_range(p0, p1);
+    if (!range) return pass(std::move(range));
+    if (range->empty()) return {};
     for (const SeqId id : selected(seq)) {
         Sequence& tracks = *find(id);
         for (uint32_t g = 0; g < n_groups(); g++)
-            tracks[g].remove(pools_[g], range);
+            tracks[g].remove(pools_[g], *range);
         drop_if_empty(id);
     }
     settle_reserves();
@@ -108,14 +105,14 @@ Result<void> Cells::seq_rm(SeqId seq, Pos p0, Pos p1) {
 Result<void> Cells::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     if (auto ok = check_verb(from, false); !ok) return ok;
     if (auto ok = check_verb(to, false); !ok) return ok;
-    if (auto ok = check_range(p0, p1); !ok) return ok;
-    const Range range = make_range(p0, p1);
-    if (from == to || range.empty()) return {};
+    auto range = read_range(p0, p1);
+    if (!range) return pass(std::move(range));
+    if (from == to || range->empty()) return {};
     Sequence& target = find_or_add(to);  // first: adding one may move the others
     const Sequence* source = find(from);
     for (uint32_t g = 0; g < n_groups(); g++) {
-        target[g].remove(pools_[g], range);
-        if (source != nullptr) target[g].adopt(pools_[g], (*source)[g], range);
+        target[g].remove(pools_[g], *range);
+        if (source != nullptr) target[g].adopt(pools_[g], (*source)[g], *range);
     }
     drop_if_empty(to);
     settle_reserves();
@@ -133,26 +130,29 @@ Result<void> Cells::seq_keep(SeqId seq) {
 
 Result<void> Cells::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
     if (auto ok = check_verb(seq, true); !ok) return ok;
-    if (auto ok = check_range(p0, p1); !ok) return ok;
-    const Range range = make_range(p0, p1);
-    if (range.empty() || delta == 0) return {};
+    auto range = read_range(p0, p1);
+    if (!range) return pass(std::move(range));
+    if (range->empty() || delta == 0) return {};
     const std::vector<SeqId> ids = selected(seq);
-    std::vector<uint64_t> reencoded(n_groups(), 0);  // cells that would need new pages
+    std::vector<uint64_t> needed(n_groups(), 0);  // pages
+    std::vector<bool> reencodes;                  // by sequence, then by group
     for (const SeqId id : ids) {
-        if (auto ok = check_shift(id, range, delta); !ok) return ok;
+        if (auto ok = check_shift(id, *range, delta); !ok) return ok;
         const Sequence& tracks = *find(id);
-        for (uint32_t g = 0; g < n_groups(); g++)
-            reencoded[g] += pages(cells_to_reencode(tracks[g], g, range, delta));
-    }
-    if (auto ok = check_room(reencoded); !ok) return ok;
-    for (const SeqId id : ids) {
-        Sequence& tracks = *find(id);
         for (uint32_t g = 0; g < n_groups(); g++) {
-            const bool reencodes = cells_to_reencode(tracks[g], g, range, delta) > 0;
-            tracks[g].shift(pools_[g], range, delta);
-            if (reencodes) reencode(tracks[g], g, {0, kMaxPos}, 1);
+            const uint64_t cells = cells_to_reencode(tracks[g], g, *range, delta);
+            needed[g] += pages(cells);
+            reencodes.push_back(cells > 0);
         }
-        drop_if_empty(id);
+    }
+    if (auto ok = check_room(needed); !ok) return ok;
+    for (size_t i = 0; i < ids.size(); i++) {
+        Sequence& tracks = *find(ids[i]);
+        for (uint32_t g = 0; g < n_groups(); g++) {
+            tracks[g].shift(pools_[g], *range, delta);
+            if (reencodes[i * n_groups() + g]) reencode(tracks[g], g, {0, kMaxPos}, 1);
+        }
+        drop_if_empty(ids[i]);
     }
     settle_reserves();
     return {};
@@ -160,21 +160,21 @@ Result<void> Cells::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
 
 Result<void> Cells::seq_div(SeqId seq, Pos p0, Pos p1, int32_t d) {
     if (auto ok = check_verb(seq, true); !ok) return ok;
-    if (auto ok = check_range(p0, p1); !ok) return ok;
+    auto range = read_range(p0, p1);
+    if (!range) return pass(std::move(range));
     if (d < 1) return fail(Code::kInvalidArgument, fmt::format("positions divided by {}", d));
-    const Range range = make_range(p0, p1);
-    if (range.empty() || d == 1) return {};
+    if (range->empty() || d == 1) return {};
     const std::vector<SeqId> ids = selected(seq);
-    std::vector<uint64_t> reencoded(n_groups(), 0);
+    std::vector<uint64_t> needed(n_groups(), 0);  // pages
     for (const SeqId id : ids) {
-        if (auto ok = check_scalar(id, range); !ok) return ok;
+        if (auto ok = check_scalar(id, *range); !ok) return ok;
         for (uint32_t g = 0; g < n_groups(); g++)
-            reencoded[g] += pages(count_cells((*find(id))[g], pools_[g], range));
+            needed[g] += pages(count_cells((*find(id))[g], pools_[g], *range));
     }
-    if (auto ok = check_room(reencoded); !ok) return ok;
+    if (auto ok = check_room(needed); !ok) return ok;
     for (const SeqId id : ids)
         for (uint32_t g = 0; g < n_groups(); g++)
-            reencode((*find(id))[g], g, range, d);
+            reencode((*find(id))[g], g, *range, d);
     return {};
 }
 

@@ -106,13 +106,6 @@ CellsView make_view(const Cells& cells) {
     return view;
 }
 
-double fragmentation(const GroupView& group) {
-    const uint32_t live = group.pages - group.free_pages - group.cached_pages;
-    if (live == 0) return 0.0;
-    return 1.0 -
-           static_cast<double>(group.used_cells) / (static_cast<double>(live) * group.page_size);
-}
-
 std::string describe(const CellsView& view, int level) {
     std::string text;
     for (size_t g = 0; g < view.groups.size(); g++) {

@@ -48,9 +48,6 @@ struct CellsView {
 // O(pool + spans).
 CellsView make_view(const Cells& cells);
 
-// Part of the live pages' cells that no sequence sees, from 0 to 1. O(pool + spans).
-double fragmentation(const GroupView& group);
-
 // Text for people. Level 1: counts; 2: and a map of pages (a letter is how many hold the page:
 // `.` nobody, `c` only keepers, `1`-`9`, `+` more; upper line by page, 64 a row); 3: and each
 // page's positions and each sequence's spans.

@@ -158,7 +158,7 @@ CellsHistory::Finding CellsHistory::verb(const Step& step) {
     switch (step.verb % 12) {
         case 5:
         case 6: {
-            finding = judge(step, cells_.seq_rm(SeqId{a}, p0, p1), legal);
+            finding = judge(cells_.seq_rm(SeqId{a}, p0, p1), legal);
             if (legal) model_.rm(a, range);
             break;
         }
@@ -167,9 +167,8 @@ CellsHistory::Finding CellsHistory::verb(const Step& step) {
             const int from = step.a % config_.n_seqs;
             const bool whole = step.d % 2 == 0;
             const Range copied = whole ? make_range(-1, -1) : range;
-            finding =
-                judge(step, cells_.seq_cp(SeqId{from}, SeqId{b}, whole ? -1 : p0, whole ? -1 : p1),
-                      whole || legal);
+            finding = judge(cells_.seq_cp(SeqId{from}, SeqId{b}, whole ? -1 : p0, whole ? -1 : p1),
+                            whole || legal);
             if (whole || legal) model_.cp(from, b, copied);
             break;
         }
@@ -208,11 +207,11 @@ CellsHistory::Finding CellsHistory::care(const Step& step) {
         case 1: {
             if (number % 5 != 0) return {};
             model_.rm(-1, make_range(-1, -1));
-            return judge(step, cells_.clear(), true);
+            return judge(cells_.clear(), true);
         }
         case 2: {
             model_.keep(a);
-            return judge(step, cells_.seq_keep(SeqId{a}), true);
+            return judge(cells_.seq_keep(SeqId{a}), true);
         }
         case 3:
         case 4:
@@ -254,7 +253,7 @@ CellsHistory::Finding CellsHistory::care(const Step& step) {
     }
 }
 
-CellsHistory::Finding CellsHistory::judge(const Step&, const Result<void>& result, bool legal) {
+CellsHistory::Finding CellsHistory::judge(const Result<void>& result, bool legal) {
     refused_ += result ? 0 : 1;
     if (result.has_value() == legal) return {};
     return legal ? "a legal verb was refused: " + result.error().message

@@ -59,7 +59,7 @@ private:
     void make_moves();
     void poison();
     Finding compare() const;
-    Finding judge(const Step& step, const Result<void>& result, bool legal);
+    Finding judge(const Result<void>& result, bool legal);
     bool same_cells(int a, int b) const;
 
     const HistoryConfig config_;
