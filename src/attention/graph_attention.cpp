@@ -68,15 +68,16 @@ void fill_mask_row(typename As::Type* row, const Schedule& schedule, const Sched
     const Schedule::View& view = schedule.views[query.view];
     const Pos* positions = schedule.positions.data() + size_t{view.stream} * schedule.length;
     std::fill_n(row, schedule.length, As::of(-std::numeric_limits<float>::infinity()));
-    uint32_t left = query.n_visible;
-    for (uint32_t i = view.first_piece; left > 0; i++) {
+    uint32_t before = 0;  // columns of the view's pieces so far
+    for (uint32_t i = view.first_piece; before < query.end; i++) {
         const Schedule::Piece& piece = schedule.pieces[i];
-        const uint32_t n = std::min(left, piece.count);
-        if (!distances) std::fill_n(row + piece.column, n, As::of(0.0f));
-        for (uint32_t c = piece.column; distances && c < piece.column + n; c++) {
-            row[c] = As::of(static_cast<float>(positions[c] + piece.delta - query.pos));
+        const uint32_t first = piece.column + std::max(before, query.begin) - before;
+        const uint32_t end = piece.column + std::min(piece.count, query.end - before);
+        for (uint32_t c = first; c < end; c++) {
+            const Pos distance = positions[c] + piece.delta - query.pos;
+            row[c] = As::of(distances ? static_cast<float>(distance) : 0.0f);
         }
-        left -= n;
+        before += piece.count;
     }
 }
 

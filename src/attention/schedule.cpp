@@ -2,30 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cassert>
 #include <numeric>
-#include <span>
+
+#include "attention/lanes.h"
 
 namespace cellar {
 namespace {
-
-// Neighbouring rows of the pool, all of which a sequence sees moved by the same delta.
-struct RowRun {
-    uint32_t row = 0;
-    uint32_t count = 0;
-    Pos delta = 0;
-
-    uint32_t end() const { return row + count; }
-};
-
-// The items of a ubatch that extend the same sequences, and what they can see.
-struct Lane {
-    std::span<const SeqId> seqs;
-    std::vector<uint32_t> items;      // of the ubatch, in order
-    std::vector<uint32_t> n_visible;  // by item
-    std::vector<RowRun> runs;         // in order of position
-    uint32_t n_columns = 0;           // cells in `runs`
-};
 
 // Rows that at least one lane sees, and the column where they begin when all share one stream.
 struct Interval {
@@ -39,23 +21,12 @@ struct Interval {
 // cache). On backends that compute masked columns too, the price of a row is less.
 constexpr uint64_t kRowCost = 4;
 
-bool contains_all(std::span<const SeqId> seqs, std::span<const SeqId> wanted) {
-    return std::all_of(wanted.begin(), wanted.end(), [&](SeqId seq) {
-        return std::find(seqs.begin(), seqs.end(), seq) != seqs.end();
-    });
-}
-
 class ScheduleBuilder {
 public:
     ScheduleBuilder(const Cells& cells, const UbatchPlan& ubatch, uint32_t group)
-        : cells_(cells), pool_(cells.pool(group)), ubatch_(ubatch), group_(group) {}
+        : pool_(cells.pool(group)), ubatch_(ubatch), lanes_(find_lanes(cells, ubatch, group)) {}
 
     Schedule build() {
-        find_lanes();
-        for (Lane& lane : lanes_) {
-            add_committed(lane);
-            add_own(lane);
-        }
         find_intervals();
         out_.n_tokens = static_cast<uint32_t>(ubatch_.items.size());
         out_.queries.resize(out_.n_tokens);
@@ -65,83 +36,11 @@ public:
             lay_out_together();
         }
         for (const Schedule::Query& query : out_.queries)
-            out_.attended_cells += query.n_visible;
+            out_.attended_cells += query.end - query.begin;
         return std::move(out_);
     }
 
 private:
-    // A lane for each set of sequences, in the order in which they come in the ubatch.
-    void find_lanes() {
-        const auto& runs = ubatch_.runs;
-        std::vector<uint32_t> by_seqs(runs.size());
-        std::iota(by_seqs.begin(), by_seqs.end(), 0u);
-        const auto before = [&](uint32_t a, uint32_t b) {
-            return std::lexicographical_compare(runs[a].seqs.begin(), runs[a].seqs.end(),
-                                                runs[b].seqs.begin(), runs[b].seqs.end());
-        };
-        std::stable_sort(by_seqs.begin(), by_seqs.end(), before);
-        for (size_t i = 0; i < by_seqs.size(); i++) {
-            const UbatchRun& run = runs[by_seqs[i]];
-            if (i == 0 || before(by_seqs[i - 1], by_seqs[i])) {
-                lanes_.emplace_back();
-                lanes_.back().seqs = run.seqs;
-            }
-            for (uint32_t k = 0; k < run.count; k++)
-                lanes_.back().items.push_back(run.first + k);
-            coupled_ = coupled_ || run.seqs.size() > 1;
-        }
-        std::sort(lanes_.begin(), lanes_.end(),
-                  [](const Lane& a, const Lane& b) { return a.items[0] < b.items[0]; });
-    }
-
-    void add(Lane& lane, RowRun run) const {
-        lane.n_columns += run.count;
-        if (!lane.runs.empty() && lane.runs.back().end() == run.row &&
-            lane.runs.back().delta == run.delta) {
-            lane.runs.back().count += run.count;
-        } else {
-            lane.runs.push_back(run);
-        }
-    }
-
-    // What the lane's sequences hold already: all of them the same, and all of it before the
-    // ubatch, since positions grow. A tail that was copied for this ubatch is still listed where
-    // it stood; its cells are the same there.
-    void add_committed(Lane& lane) const {
-        for (const Span& span : cells_.spans(lane.seqs[0], group_)) {
-            add(lane, {value(span.page) * pool_.page_size() + span.first, span.count, span.delta});
-        }
-    }
-
-    // The cells that this ubatch writes for all of the lane's sequences, and how many of them each
-    // item sees: those up to its own position.
-    void add_own(Lane& lane) const {
-        const std::vector<uint32_t> written = coupled_ ? written_for(lane) : lane.items;
-        const uint32_t n_before = lane.n_columns;
-        size_t seen = 0;
-        lane.n_visible.reserve(lane.items.size());
-        for (const uint32_t item : lane.items) {
-            while (seen < written.size() && pos(written[seen]) <= pos(item))
-                seen++;
-            lane.n_visible.push_back(n_before + static_cast<uint32_t>(seen));
-        }
-        assert(seen == written.size());
-        for (const uint32_t item : written) {
-            add(lane, {ubatch_.groups[group_].cells[item], 1, 0});
-        }
-    }
-
-    // Items that belong to all sequences of the lane, and maybe to more.
-    std::vector<uint32_t> written_for(const Lane& lane) const {
-        std::vector<uint32_t> items;
-        for (const UbatchRun& run : ubatch_.runs) {
-            if (!contains_all(run.seqs, lane.seqs)) continue;
-            for (uint32_t k = 0; k < run.count; k++)
-                items.push_back(run.first + k);
-        }
-        return items;
-    }
-
     // The distinct rows of all lanes.
     void find_intervals() {
         for (const Lane& lane : lanes_) {
@@ -174,7 +73,7 @@ private:
     bool apart_is_cheaper() const {
         uint32_t longest = 0;
         for (const Lane& lane : lanes_) {
-            if (lane.items.size() != lanes_[0].items.size()) return false;
+            if (lane.queries.size() != lanes_[0].queries.size()) return false;
             longest = std::max(longest, lane.n_columns);
         }
         const uint64_t n_queries = ubatch_.items.size();
@@ -214,8 +113,8 @@ private:
     }
 
     Schedule::Query query(const Lane& lane, size_t i) const {
-        return {static_cast<uint32_t>(out_.views.size()) - 1, lane.n_visible[i],
-                pos(lane.items[i])};
+        const Lane::Query& seen = lane.queries[i];
+        return {static_cast<uint32_t>(out_.views.size()) - 1, seen.begin, seen.end, seen.pos};
     }
 
     void lay_out_together() {
@@ -234,8 +133,8 @@ private:
                 out_.pieces.push_back(
                     {interval.column + run.row - interval.row, run.count, run.delta});
             }
-            for (size_t i = 0; i < lane.items.size(); i++) {
-                out_.queries[lane.items[i]] = query(lane, i);
+            for (size_t i = 0; i < lane.queries.size(); i++) {
+                out_.queries[lane.queries[i].item] = query(lane, i);
             }
         }
     }
@@ -255,22 +154,17 @@ private:
                 out_.pieces.push_back({column, run.count, run.delta});
                 column += run.count;
             }
-            for (size_t i = 0; i < lane.items.size(); i++) {
+            for (size_t i = 0; i < lane.queries.size(); i++) {
                 out_.queries[out_.order.size()] = query(lane, i);
-                out_.order.push_back(lane.items[i]);
+                out_.order.push_back(lane.queries[i].item);
             }
         }
         out_.in_order = std::is_sorted(out_.order.begin(), out_.order.end());
     }
 
-    Pos pos(uint32_t item) const { return ubatch_.positions[size_t{item} * cells_.n_pos()]; }
-
-    const Cells& cells_;
     const PagePool& pool_;
     const UbatchPlan& ubatch_;
-    const uint32_t group_;
-    bool coupled_ = false;  // some items belong to several sequences
-    std::vector<Lane> lanes_;
+    const std::vector<Lane> lanes_;
     std::vector<Interval> intervals_;  // ascending, apart from each other
     Schedule out_;
 };

@@ -27,10 +27,11 @@ struct Schedule {
         uint32_t n_pieces = 0;
     };
 
-    // A query sees the first `n_visible` columns of its view.
+    // A query sees the columns [begin, end) of its view, counted over the view's pieces.
     struct Query {
         uint32_t view = 0;
-        uint32_t n_visible = 0;
+        uint32_t begin = 0;
+        uint32_t end = 0;
         Pos pos = 0;
     };
 

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "attention/rope.h"
 #include "base/error.h"
 #include "gguf/gguf_file.h"
-#include "model/step_graph.h"
 
 namespace cellar {
 

@@ -74,9 +74,7 @@ ggml_tensor* StepGraph::rope(ggml_tensor* x, const Rope& rope) {
         const int64_t n = int64_t{shape_.n_tokens} * memory_.config().n_pos;
         positions_ = input(ggml_new_tensor_1d(ctx(), GGML_TYPE_I32, n), "positions");
     }
-    return ggml_rope_ext(ctx(), x, positions_, rope.factors, rope.n_dims, rope.mode,
-                         rope.n_ctx_orig, rope.freq_base, rope.freq_scale, rope.ext_factor,
-                         rope.attn_factor, rope.beta_fast, rope.beta_slow);
+    return apply_rope(ctx(), x, positions_, rope);
 }
 
 ggml_tensor* StepGraph::attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention/graph_attention.h"
+#include "attention/rope.h"
 #include "attention/schedule.h"
 #include "cells/batch.h"
 #include "cells/plan.h"
@@ -21,20 +22,6 @@ struct StepShape {
     std::vector<AttentionShape> attention;  // [n_groups]
 
     friend bool operator==(const StepShape&, const StepShape&) = default;
-};
-
-// How positions turn queries and keys: the arguments of ggml_rope_ext.
-struct Rope {
-    ggml_tensor* factors = nullptr;  // f32 [n_dims / 2] divides each frequency; may be null
-    int n_dims = 0;                  // of a head's width, from its start
-    int mode = 0;                    // GGML_ROPE_TYPE_*
-    int n_ctx_orig = 0;
-    float freq_base = 10000.0f;
-    float freq_scale = 1.0f;
-    float ext_factor = 0.0f;
-    float attn_factor = 1.0f;
-    float beta_fast = 32.0f;
-    float beta_slow = 1.0f;
 };
 
 // A matrix product's weights. What is null is left out.

@@ -62,8 +62,8 @@ std::vector<uint32_t> visible(const Schedule& s, size_t i) {
             columns.push_back(view.stream * s.length + s.pieces[p].column + c);
         }
     }
-    EXPECT_LE(query.n_visible, columns.size());
-    columns.resize(query.n_visible);
+    EXPECT_LE(query.end, columns.size());
+    columns.resize(query.end);
     return columns;
 }
 
@@ -174,7 +174,7 @@ TEST_F(ScheduleTest, StreamsOfAlternatingItemsAreListedOneAfterTheOther) {
     for (uint32_t i = 0; i < 50; i++) {
         EXPECT_EQ(s.order[i], 2 * i);
         EXPECT_EQ(s.order[50 + i], 2 * i + 1);
-        EXPECT_EQ(s.queries[i].n_visible, i + 1);
+        EXPECT_EQ(s.queries[i].end, i + 1);
     }
 }
 

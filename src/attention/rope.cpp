@@ -1,0 +1,26 @@
+#include "attention/rope.h"
+
+#include <ggml.h>
+
+#include <cmath>
+
+namespace cellar {
+
+ggml_tensor* apply_rope(ggml_context* ctx, ggml_tensor* x, ggml_tensor* positions,
+                        const Rope& rope) {
+    return ggml_rope_ext(ctx, x, positions, rope.factors, rope.n_dims, rope.mode, rope.n_ctx_orig,
+                         rope.freq_base, rope.freq_scale, rope.ext_factor, rope.attn_factor,
+                         rope.beta_fast, rope.beta_slow);
+}
+
+ggml_tensor* turn_further(ggml_context* ctx, ggml_tensor* x, ggml_tensor* deltas,
+                          const Rope& rope) {
+    Rope further = rope;
+    // Where it blends frequencies (YaRN) ggml multiplies by
+    // attn_factor * (1 + 0.1 ln(1 / freq_scale)).
+    further.attn_factor =
+        rope.ext_factor == 0.0f ? 1.0f : 1.0f / (1.0f + 0.1f * std::log(1.0f / rope.freq_scale));
+    return apply_rope(ctx, x, deltas, further);
+}
+
+}  // namespace cellar

@@ -1,0 +1,30 @@
+#pragma once
+
+struct ggml_context;
+struct ggml_tensor;
+
+namespace cellar {
+
+// How positions turn queries and keys: the arguments of ggml_rope_ext.
+struct Rope {
+    ggml_tensor* factors = nullptr;  // f32 [n_dims / 2] divides each frequency; may be null
+    int n_dims = 0;                  // of a head's width, from its start
+    int mode = 0;                    // GGML_ROPE_TYPE_*
+    int n_ctx_orig = 0;
+    float freq_base = 10000.0f;
+    float freq_scale = 1.0f;
+    float ext_factor = 0.0f;
+    float attn_factor = 1.0f;
+    float beta_fast = 32.0f;
+    float beta_slow = 1.0f;
+};
+
+// x [head_dim, n_head, n], turned by `positions`, i32 [n].
+ggml_tensor* apply_rope(ggml_context* ctx, ggml_tensor* x, ggml_tensor* positions,
+                        const Rope& rope);
+
+// The same for what has been turned before: its angles grow, its magnitudes stay. Every angle of a
+// rope is its position times a frequency that depends on no position, so turns add up.
+ggml_tensor* turn_further(ggml_context* ctx, ggml_tensor* x, ggml_tensor* deltas, const Rope& rope);
+
+}  // namespace cellar
