@@ -20,7 +20,7 @@ run: ## Set up this machine, build the command line, and let SmolLM2 write (MODE
 
 test: ## Set up this machine, build everything, and run every test
 	@tools/setup.sh test
-	@tools/fetch.py ggml smollm2
+	@tools/fetch.py ggml smollm2 gemma3
 	@cmake --preset release -DCELLAR_BUILD_TESTS=ON
 	@cmake --build --preset release
 	@ctest --preset release

@@ -61,6 +61,7 @@ void read_roles(Reader& reader, VocabRoles& roles) {
     reader.read("tokenizer.ggml.unknown_token_id", roles.unk);
     reader.read("tokenizer.ggml.padding_token_id", roles.pad);
     reader.read("tokenizer.ggml.add_bos_token", roles.add_bos);
+    reader.read("tokenizer.ggml.add_space_prefix", roles.add_space_prefix);
 }
 
 }  // namespace

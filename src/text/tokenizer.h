@@ -44,6 +44,9 @@ public:
     // Whether the model wants texts to begin with BOS.
     virtual bool adds_bos() const = 0;
 
+    // Whether a space is put before a text, and before what follows a special token.
+    virtual bool adds_space() const { return false; }
+
     // Tokens of `text`, which may be any bytes. Bytes that the vocabulary has no token for are left
     // out; all others come back from `decode`, unless the text has control tokens that are parsed
     // and then hidden.
@@ -59,7 +62,8 @@ public:
     // Empty for a token that is not in the vocabulary. Lives as long as the tokenizer.
     virtual std::string_view token_bytes(Token token) const = 0;
 
-    // The bytes of all tokens; without those of control tokens unless they are to be shown.
+    // The bytes of all tokens; without those of control tokens unless they are to be shown, and
+    // without the space that encoding put before the first word.
     std::string decode(std::span<const Token> tokens, bool show_control = false) const;
 };
 

@@ -135,6 +135,7 @@ Result<void> Vocab::set_roles(const VocabRoles& roles) {
     if (roles.add_bos.value_or(false) && !bos_)
         return bad("texts are to begin with a BOS token, but none is named");
     add_bos_ = roles.add_bos;
+    add_space_prefix_ = roles.add_space_prefix;
     collect_ends(std::array{eos_, eot, eom});
     return {};
 }

@@ -28,12 +28,12 @@ enum class TokenKind : uint8_t {
 // The tokens that a file gives a role, by id.
 struct VocabRoles {
     std::optional<int64_t> bos, eos, eot, eom, unk, pad;
-    std::optional<bool> add_bos;
+    std::optional<bool> add_bos, add_space_prefix;
 };
 
 // A vocabulary as a file states it: nothing in it is checked.
 struct VocabData {
-    std::string model;                // the kind of tokenizer: "gpt2", "llama", ...
+    std::string model;                // the kind of tokenizer: "gpt2" or "llama"
     std::string pre;                  // the pre-tokenizer's name; empty if the file has none
     std::vector<std::string> texts;   // by token, in the tokenizer's own spelling
     std::vector<int32_t> kinds;       // by token, TokenKind's numbers; or empty: all are normal
@@ -87,6 +87,9 @@ public:
     // What the file says about beginning texts with BOS; if true, there is a bos().
     std::optional<bool> add_bos() const { return add_bos_; }
 
+    // What the file says about beginning texts with a space.
+    std::optional<bool> add_space_prefix() const { return add_space_prefix_; }
+
     // Gives the merges away: they are needed once, to build a tokenizer.
     std::vector<std::string> take_merges() { return std::move(merges_); }
 
@@ -107,7 +110,7 @@ private:
     std::unordered_map<std::string_view, Token> by_text_;  // views into texts_
     std::vector<Token> ends_;                              // sorted, unique
     std::optional<Token> bos_, eos_, unk_, pad_;
-    std::optional<bool> add_bos_;
+    std::optional<bool> add_bos_, add_space_prefix_;
 };
 
 }  // namespace cellar

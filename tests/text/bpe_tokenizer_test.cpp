@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
     Damage, HostileBpeTest,
     ::testing::Values(
         HostileCase{"UnknownModel", [](ToyVocab& toy) { toy.data().model = "test"; },
-                    Code::kUnsupported, "unknown tokenizer 'test'; known is: gpt2"},
+                    Code::kUnsupported, "unknown tokenizer 'test'; known are: gpt2, llama"},
         HostileCase{"UnknownPre", [](ToyVocab& toy) { toy.data().pre = "mystery"; },
                     Code::kUnsupported, "unknown pre-tokenizer 'mystery'; known are: gpt-2"},
         HostileCase{"NoSpace", [](ToyVocab& toy) { add_merge(toy, "ab"); }, Code::kBadFile,
