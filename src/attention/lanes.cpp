@@ -23,6 +23,7 @@ public:
         for (Lane& lane : lanes_) {
             add_committed(lane);
             add_own(lane);
+            if (cells_.window(group_) > 0) limit(lane);
         }
         return std::move(lanes_);
     }
@@ -87,6 +88,66 @@ private:
         for (const uint32_t item : written) {
             add(lane, {ubatch_.groups[group_].cells[item], 1, 0});
         }
+    }
+
+    // Begins each query's columns where its window begins, and leaves out those that none sees.
+    void limit(Lane& lane) const {
+        sort_columns(lane);
+        const std::vector<Pos> positions = column_positions(lane);
+        uint32_t first = lane.n_columns;
+        for (Lane::Query& query : lane.queries) {
+            const int64_t last_hidden = int64_t{query.pos} - cells_.window(group_);
+            const auto begin =
+                std::upper_bound(positions.begin(), positions.begin() + query.end, last_hidden);
+            query.begin = static_cast<uint32_t>(begin - positions.begin());
+            first = std::min(first, query.begin);
+        }
+        leave_out(lane, first);
+    }
+
+    // The lane's first `n` columns.
+    static void leave_out(Lane& lane, uint32_t n) {
+        lane.n_columns -= n;
+        for (Lane::Query& query : lane.queries) {
+            query.begin -= n;
+            query.end -= n;
+        }
+        auto run = lane.runs.begin();
+        for (; n > 0 && n >= run->count; ++run)
+            n -= run->count;
+        if (n > 0) *run = {run->row + n, run->count - n, run->delta};
+        lane.runs.erase(lane.runs.begin(), run);
+    }
+
+    // Shifts can lay spans over each other; then the columns in order of position are single cells.
+    void sort_columns(Lane& lane) const {
+        const std::vector<Pos> positions = column_positions(lane);
+        if (std::is_sorted(positions.begin(), positions.end())) return;
+        std::vector<RowRun> cells;
+        for (const RowRun& run : lane.runs) {
+            for (uint32_t row = run.row; row < run.end(); row++)
+                cells.push_back({row, 1, run.delta});
+        }
+        std::vector<uint32_t> order(cells.size());
+        std::iota(order.begin(), order.end(), 0u);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](uint32_t a, uint32_t b) { return positions[a] < positions[b]; });
+        lane.runs.clear();
+        lane.n_columns = 0;
+        for (const uint32_t column : order)
+            add(lane, cells[column]);
+    }
+
+    std::vector<Pos> column_positions(const Lane& lane) const {
+        const PagePool& pool = cells_.pool(group_);
+        std::vector<Pos> positions;
+        positions.reserve(lane.n_columns);
+        for (const RowRun& run : lane.runs) {
+            for (uint32_t row = run.row; row < run.end(); row++)
+                positions.push_back(
+                    pool.pos(PageId{row / pool.page_size()}, row % pool.page_size()) + run.delta);
+        }
+        return positions;
     }
 
     // Items that belong to all sequences of the lane, and maybe to more.

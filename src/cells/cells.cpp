@@ -37,7 +37,13 @@ Result<Cells> Cells::create(const CellsConfig& config) {
             fmt::format("positions of {} components: from 1 to 4 are possible", config.n_pos));
     if (config.group_cells.empty())
         return fail(Code::kInvalidArgument, "a memory needs at least one group of layers");
+    if (config.windows.size() > config.group_cells.size())
+        return fail(Code::kInvalidArgument,
+                    fmt::format("{} windows for {} groups of layers", config.windows.size(),
+                                config.group_cells.size()));
     Cells cells(static_cast<uint32_t>(config.group_cells.size()));
+    cells.windows_ = config.windows;
+    cells.windows_.resize(config.group_cells.size(), 0);
     cells.page_size_ = config.page_size;
     cells.n_pos_ = config.n_pos;
     cells.max_deltas_ = std::max(1u, config.max_deltas);

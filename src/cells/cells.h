@@ -22,6 +22,7 @@ namespace cellar {
 // Sizes of a memory, fixed at creation.
 struct CellsConfig {
     std::vector<uint32_t> group_cells;  // cells of each group's pool, rounded up to whole pages
+    std::vector<uint32_t> windows;      // of each group: the last cells a query sees; 0: all
     uint32_t page_size = 32;            // cells a page; a power of two from 1 to 256
     uint32_t n_pos = 1;                 // components of a position; more than 1 for M-RoPE
     uint32_t max_deltas = 8;            // of one sequence in one group, before cells are re-encoded
@@ -136,6 +137,9 @@ public:
     uint32_t n_groups() const { return static_cast<uint32_t>(pools_.size()); }
     const PagePool& pool(uint32_t group) const { return pools_[group]; }
 
+    // A query of the group sees the positions (pos - window, pos] of its sequence; 0: no limit.
+    uint32_t window(uint32_t group) const { return windows_[group]; }
+
     // What `seq` sees in a group: spans in order of position, empty when it holds nothing. Valid
     // until the next verb or commit.
     std::span<const Span> spans(SeqId seq, uint32_t group) const;
@@ -184,6 +188,7 @@ private:
     uint32_t n_pos_ = 1;
     uint32_t max_deltas_ = 0;
     std::vector<PagePool> pools_;    // by group
+    std::vector<uint32_t> windows_;  // by group
     std::vector<CellMove> pending_;  // each holds its source, up to the end of what it copies
     std::unordered_map<int32_t, Sequence> sequences_;  // only those that hold something
     Reserves reserves_;

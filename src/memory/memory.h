@@ -25,7 +25,8 @@ struct LayerKv {
 };
 
 struct MemoryConfig {
-    std::vector<LayerKv> layers;  // by index of the model's layers
+    std::vector<LayerKv> layers;    // by index of the model's layers
+    std::vector<uint32_t> windows;  // of each group: the last cells a query sees; 0 or none: all
     KvType type_k = KvType::kF16;
     KvType type_v = KvType::kF16;
     uint32_t n_cells = 0;     // of each group's pool; rounded up to whole pages

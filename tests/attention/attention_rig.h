@@ -33,6 +33,7 @@ struct RigConfig {
     uint32_t n_cells = 512;
     uint32_t page_size = 8;
     uint32_t n_pos = 1;
+    uint32_t window = 0;
     bool flash = true;
     AttendParams params{0.2f, 0.0f, 0.0f};
     SplitOptions split;
@@ -61,6 +62,7 @@ public:
         memory.n_cells = config.n_cells;
         memory.page_size = config.page_size;
         memory.n_pos = config.n_pos;
+        memory.windows = {config.window};
         auto made = Memory::create(memory, nullptr);
         EXPECT_TRUE(made) << made.error().message;
         memory_ = std::move(*made);
@@ -196,7 +198,8 @@ private:
             const Pos pos = ubatch.positions[i * config_.n_pos];
             std::vector<SeenRow> seen;
             for (const Row& row : lists_.at(value(batch.seqs(ubatch.items[i])[0]))) {
-                if (row.pos <= pos) seen.push_back({row.pos, row.k, row.v});
+                const bool in_window = config_.window == 0 || row.pos > pos - Pos(config_.window);
+                if (row.pos <= pos && in_window) seen.push_back({row.pos, row.k, row.v});
             }
             const auto expected =
                 reference_attention(config_.layer, part(q_, i, n), pos, seen, config_.params);

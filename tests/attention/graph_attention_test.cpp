@@ -207,6 +207,26 @@ INSTANTIATE_TEST_SUITE_P(Paths, GraphAttentionTest, ::testing::Bool(), [](const 
 });
 
 // One graph serves all ubatches of its shape, as decode steps use it.
+// Windows shorter than a page, than a ubatch, and longer than both; sequences shared and private.
+TEST_P(GraphAttentionTest, AWindowHidesWhatStandsBeforeIt) {
+    for (const uint32_t window : {1u, 5u, 16u, 40u}) {
+        RigConfig config;
+        config.flash = GetParam();
+        config.window = window;
+        config.split.max_ubatch = 24;
+        AttentionRig rig(config);
+        EXPECT_LE(rig.append({0}, 61), kTolerance);
+        rig.fork(0, 1);
+        EXPECT_LE(rig.append({0, 1}, 3), kTolerance);
+        rig.remove_tail(1, 50);
+        EXPECT_LE(rig.append({1, 2}, 9), kTolerance);
+        EXPECT_LE(rig.append({2, 0, 1}, 1), kTolerance);
+        EXPECT_EQ(rig.schedules().back().attended_cells,
+                  std::min(window, 10u) + std::min(window, 65u) + std::min(window, 60u));
+        EXPECT_LE(rig.schedules().back().read_cells, rig.schedules().back().attended_cells);
+    }
+}
+
 TEST(GraphAttentionShapeTest, StepsOfOneLengthClassShareAShape) {
     AttentionRig rig({});
     rig.append({0}, 40);
