@@ -22,10 +22,10 @@ namespace cellar {
 // Sizes of a memory, fixed at creation.
 struct CellsConfig {
     std::vector<uint32_t> group_cells;  // cells of each group's pool, rounded up to whole pages
-    std::vector<uint32_t> windows;      // of each group: the last cells a query sees; 0: all
     uint32_t page_size = 32;            // cells a page; a power of two from 1 to 256
     uint32_t n_pos = 1;                 // components of a position; more than 1 for M-RoPE
     uint32_t max_deltas = 8;            // of one sequence in one group, before cells are re-encoded
+    std::vector<uint32_t> windows = {};  // of each group: the last cells a query sees; 0: all
 };
 
 // Cells of a pool, rounded up to whole pages. Errors: kInvalidArgument for a page size that is no

@@ -25,13 +25,13 @@ struct LayerKv {
 };
 
 struct MemoryConfig {
-    std::vector<LayerKv> layers;    // by index of the model's layers
-    std::vector<uint32_t> windows;  // of each group: the last cells a query sees; 0 or none: all
+    std::vector<LayerKv> layers;  // by index of the model's layers
     KvType type_k = KvType::kF16;
     KvType type_v = KvType::kF16;
-    uint32_t n_cells = 0;     // of each group's pool; rounded up to whole pages
-    uint32_t page_size = 32;  // cells; a power of two from 1 to 256
-    uint32_t n_pos = 1;       // components of a position; 4 for M-RoPE
+    uint32_t n_cells = 0;           // of each group's pool; rounded up to whole pages
+    uint32_t page_size = 32;        // cells; a power of two from 1 to 256
+    uint32_t n_pos = 1;             // components of a position; 4 for M-RoPE
+    std::vector<uint32_t> windows;  // of each group: the last cells a query sees; 0 or none: all
 };
 
 // An attention memory: the cells' bookkeeping and the tensors that hold their keys and values.

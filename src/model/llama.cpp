@@ -2,35 +2,20 @@
 
 #include <ggml.h>
 
-#include <string>
 #include <utility>
 
 #include "gguf/gguf_file.h"
+#include "model/loading.h"
 #include "model/step_graph.h"
 
 namespace cellar {
-
-namespace {
-
-Progress progress_of(const LoadOptions& options) {
-    if (!options.progress) {
-        return {};
-    }
-    return [report = options.progress](double fraction) {
-        report(static_cast<float>(fraction));
-        return true;
-    };
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Model>> LlamaModel::load(const GgufFile& file, const LoadOptions& options) {
     auto config = read_llama_config(file);
     if (!config) {
         return pass(std::move(config));
     }
-    const WeightsOptions how{.use_mmap = options.use_mmap, .repack = options.repack};
-    auto weights = load_llama(file, *config, how, progress_of(options));
+    auto weights = load_llama(file, *config, weights_options(options), progress_of(options));
     if (!weights) {
         return pass(std::move(weights));
     }
@@ -39,17 +24,7 @@ Result<std::unique_ptr<Model>> LlamaModel::load(const GgufFile& file, const Load
 
 LlamaModel::LlamaModel(const GgufFile& file, LlamaConfig config, LlamaWeights weights)
     : config_(std::move(config)), weights_(std::move(weights)) {
-    info_.architecture = "llama";
-    if (auto name = file.find_string("general.name"); name && *name) {
-        info_.name = **name;
-    }
-    info_.n_ctx_train = config_.n_ctx_train;
-    info_.n_vocab = config_.n_vocab;
-    info_.n_embd = config_.n_embd;
-    info_.n_layer = config_.n_layer;
-    for (const uint32_t n_head_kv : config_.n_head_kv) {
-        info_.layers.push_back({0, n_head_kv, config_.head_dim, config_.head_dim});
-    }
+    info_ = info_of(file, config_, "llama");
     info_.weight_bytes = weights_.memory.bytes();
 }
 

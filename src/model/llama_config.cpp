@@ -27,7 +27,8 @@ constexpr uint32_t kMaxContext = std::numeric_limits<int32_t>::max();
 // Reads one key after the other into `config_`. Steps return false once `problem_` is set.
 class Reader {
 public:
-    explicit Reader(const GgufFile& file) : file_(file) {}
+    Reader(const GgufFile& file, std::string_view architecture)
+        : file_(file), architecture_(architecture) {}
 
     Result<LlamaConfig> read() {
         if (architecture() && nothing_unsupported() && sizes() && heads() && vocabulary() &&
@@ -40,6 +41,10 @@ private:
     bool refuse(Code code, std::string_view message) {
         problem_ = Error{code, fmt::format("{}: {}", file_.path(), message), std::nullopt};
         return false;
+    }
+
+    std::string key(std::string_view name) const {
+        return fmt::format("{}.{}", architecture_, name);
     }
 
     // Moves a result's value into `to`, or its error into problem_.
@@ -56,19 +61,18 @@ private:
     bool architecture() {
         std::string_view name;
         if (!take(file_.string("general.architecture"), name)) return false;
-        if (name == "llama") return true;
-        return refuse(Code::kUnsupported,
-                      fmt::format("this model's architecture is '{}'; only 'llama' can be run",
-                                  printable(name)));
+        if (name == architecture_) return true;
+        return refuse(Code::kUnsupported, fmt::format("this model's architecture is '{}', not '{}'",
+                                                      printable(name), architecture_));
     }
 
     bool nothing_unsupported() {
         std::optional<bool> causal;
         std::optional<int64_t> experts;
         std::optional<int64_t> draft_layers;
-        if (!take(file_.find_boolean("llama.attention.causal"), causal) ||
-            !take(file_.find_integer("llama.expert_count"), experts) ||
-            !take(file_.find_integer("llama.nextn_predict_layers"), draft_layers))
+        if (!take(file_.find_boolean(key("attention.causal")), causal) ||
+            !take(file_.find_integer(key("expert_count")), experts) ||
+            !take(file_.find_integer(key("nextn_predict_layers")), draft_layers))
             return false;
         if (!causal.value_or(true))
             return refuse(Code::kUnsupported, "attention that is not causal is not supported");
@@ -83,15 +87,16 @@ private:
     }
 
     bool sizes() {
-        return take(count_in(file_, "llama.block_count", 1, kMaxLayers), config_.n_layer) &&
-               take(count_in(file_, "llama.embedding_length", 1, kMaxEmbd), config_.n_embd) &&
-               take(count_in(file_, "llama.context_length", 1, kMaxContext), config_.n_ctx_train) &&
-               uniform("llama.feed_forward_length", kMaxFf, config_.n_ff) &&
-               uniform("llama.attention.head_count", kMaxHeads, config_.n_head);
+        return take(count_in(file_, key("block_count"), 1, kMaxLayers), config_.n_layer) &&
+               take(count_in(file_, key("embedding_length"), 1, kMaxEmbd), config_.n_embd) &&
+               take(count_in(file_, key("context_length"), 1, kMaxContext), config_.n_ctx_train) &&
+               uniform("feed_forward_length", kMaxFf, config_.n_ff) &&
+               uniform("attention.head_count", kMaxHeads, config_.n_head);
     }
 
     // A number that GGUF allows to differ by layer, and this architecture does not.
-    bool uniform(const char* key, uint32_t high, uint32_t& to) {
+    bool uniform(std::string_view name, uint32_t high, uint32_t& to) {
+        const std::string key = this->key(name);
         std::optional<std::vector<uint32_t>> counts;
         if (!take(find_counts_in(file_, key, config_.n_layer, 1, high), counts)) return false;
         if (!counts) return refuse(Code::kBadFile, fmt::format("key '{}' is missing", key));
@@ -108,7 +113,7 @@ private:
 
     bool heads_kv() {
         std::optional<std::vector<uint32_t>> counts;
-        if (!take(find_counts_in(file_, "llama.attention.head_count_kv", config_.n_layer, 1,
+        if (!take(find_counts_in(file_, key("attention.head_count_kv"), config_.n_layer, 1,
                                  config_.n_head),
                   counts))
             return false;
@@ -126,8 +131,8 @@ private:
     bool head_dim() {
         std::optional<uint32_t> of_keys;
         std::optional<uint32_t> of_values;
-        if (!take(find_count_in(file_, "llama.attention.key_length", 2, kMaxHeadDim), of_keys) ||
-            !take(find_count_in(file_, "llama.attention.value_length", 2, kMaxHeadDim), of_values))
+        if (!take(find_count_in(file_, key("attention.key_length"), 2, kMaxHeadDim), of_keys) ||
+            !take(find_count_in(file_, key("attention.value_length"), 2, kMaxHeadDim), of_values))
             return false;
         const uint32_t divided = config_.n_embd / config_.n_head;
         if (!of_keys && (config_.n_embd % config_.n_head != 0 || divided < 2))
@@ -161,22 +166,23 @@ private:
     }
 
     bool numbers() {
-        constexpr const char* kEps = "llama.attention.layer_norm_rms_epsilon";
-        if (!file_.has(kEps))
-            return refuse(Code::kBadFile, fmt::format("key '{}' is missing", kEps));
-        return take(real_in(file_, kEps, 0, 1, 0), config_.rms_eps) &&
-               take(read_rope(file_, "llama", config_.head_dim, config_.n_ctx_train), config_.rope);
+        const std::string eps = key("attention.layer_norm_rms_epsilon");
+        if (!file_.has(eps)) return refuse(Code::kBadFile, fmt::format("key '{}' is missing", eps));
+        return take(real_in(file_, eps, 0, 1, 0), config_.rms_eps) &&
+               take(read_rope(file_, architecture_, config_.head_dim, config_.n_ctx_train),
+                    config_.rope);
     }
 
     const GgufFile& file_;
+    const std::string_view architecture_;
     LlamaConfig config_;
     Error problem_;
 };
 
 }  // namespace
 
-Result<LlamaConfig> read_llama_config(const GgufFile& file) {
-    return Reader(file).read();
+Result<LlamaConfig> read_llama_config(const GgufFile& file, std::string_view architecture) {
+    return Reader(file, architecture).read();
 }
 
 }  // namespace cellar

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -9,8 +10,9 @@
 
 namespace cellar {
 
-// The settings of a model of architecture `llama`, as its graph needs them. Every number has been
-// checked: products of them fit their types, heads divide as they must.
+// The settings of a model of architecture `llama`, or of one that is built like it, as its graph
+// needs them. Every number has been checked: products of them fit their types, heads divide as they
+// must.
 struct LlamaConfig {
     uint32_t n_layer = 0;
     uint32_t n_embd = 0;              // width of the residual stream
@@ -25,11 +27,12 @@ struct LlamaConfig {
     RopeConfig rope;
 };
 
-// Reads `llama.*`. As llama.cpp does for this architecture, it ignores attention.scale, sliding
+// Reads `<architecture>.*`. As llama.cpp does for llama, it ignores attention.scale, sliding
 // windows, soft-caps, clamps and logit scales: converters write keys that llama has no use for.
 // Errors: kUnsupported for another architecture, experts, attention that is not causal, heads or
 // feed-forward widths that differ by layer, or values as wide as no key; kBadFile for missing keys
 // and numbers that make no sense.
-Result<LlamaConfig> read_llama_config(const GgufFile& file);
+Result<LlamaConfig> read_llama_config(const GgufFile& file,
+                                      std::string_view architecture = "llama");
 
 }  // namespace cellar

@@ -9,20 +9,6 @@ namespace cellar {
 
 namespace {
 
-struct MatrixShape {
-    int64_t n_in;
-    int64_t n_out;
-};
-
-// Asks for `<name>.weight`, and for a bias and a scale if the file has them.
-Linear ask_linear(WeightsLoader& loader, const std::string& name, MatrixShape shape) {
-    Linear linear;
-    linear.weight = loader.require(name + ".weight", {shape.n_in, shape.n_out}, Use::kMulMat);
-    linear.bias = loader.find(name + ".bias", {shape.n_out}, Use::kAdd);
-    linear.scale = loader.find(name + ".scale", {1}, Use::kMul);
-    return linear;
-}
-
 LlamaLayer ask_layer(WeightsLoader& loader, const LlamaConfig& config, uint32_t index) {
     const std::string prefix = fmt::format("blk.{}.", index);
     const int64_t n_embd = config.n_embd;

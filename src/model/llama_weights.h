@@ -3,10 +3,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "attention/rope.h"
 #include "base/error.h"
 #include "gguf/gguf_file.h"
+#include "model/linear.h"
 #include "model/llama_config.h"
-#include "model/step_graph.h"
 #include "model/weights.h"
 
 namespace cellar {

@@ -7,6 +7,7 @@
 
 #include "gguf/gguf_file.h"
 #include "gguf/printable.h"
+#include "model/gemma3.h"
 #include "model/llama.h"
 
 namespace cellar {
@@ -20,6 +21,7 @@ struct Architecture {
 
 constexpr Architecture kArchitectures[] = {
     {"llama", LlamaModel::load},
+    {"gemma3", Gemma3Model::load},
 };
 
 std::string architecture_names() {

@@ -12,6 +12,7 @@
 #include "cells/batch.h"
 #include "cells/plan.h"
 #include "memory/memory.h"
+#include "model/linear.h"
 
 namespace cellar {
 
@@ -22,13 +23,6 @@ struct StepShape {
     std::vector<AttentionShape> attention;  // [n_groups]
 
     friend bool operator==(const StepShape&, const StepShape&) = default;
-};
-
-// A matrix product's weights. What is null is left out.
-struct Linear {
-    ggml_tensor* weight = nullptr;  // [n_in, n_out]
-    ggml_tensor* bias = nullptr;    // [n_out]
-    ggml_tensor* scale = nullptr;   // [1], of the whole product
 };
 
 // The graph of one step: a model adds its operations, then every step of this shape sets the inputs
@@ -60,8 +54,10 @@ public:
     ggml_tensor* attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                         const AttendParams& params);
 
-    // down(silu(gate(x)) * up(x)), where each of the three is scale * (weight x + bias).
+    // down(f(gate(x)) * up(x)), where each of the three is scale * (weight x + bias), and f is silu
+    // or gelu.
     ggml_tensor* swiglu(const Linear& gate, const Linear& up, const Linear& down, ggml_tensor* x);
+    ggml_tensor* geglu(const Linear& gate, const Linear& up, const Linear& down, ggml_tensor* x);
 
     // The rows of x [n, n_tokens] that logits are wanted of: [n, n_outputs]. For the last layer,
     // whose other rows nobody reads once its k and v are kept. Null if none are wanted.

@@ -1,9 +1,12 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/decoding.h"
@@ -18,7 +21,6 @@ using testing::expected;
 using testing::max_difference;
 using testing::open_model;
 using testing::Row;
-using testing::tiny_llama;
 
 constexpr float kTinyTolerance = 5e-3f;
 
@@ -40,19 +42,26 @@ DecoderOptions f32_options(uint32_t max_ubatch, Flash flash) {
     return options;
 }
 
-struct Cut {
-    uint32_t max_ubatch;
-    Flash flash;
-};
+// A model of tests/data/models, by name, and how its steps are computed.
+using Cut = std::tuple<const char*, uint32_t, Flash>;
 
-class TinyLlamaTest : public ::testing::TestWithParam<Cut> {
+class TinyModelTest : public ::testing::TestWithParam<Cut> {
 protected:
-    Decoding decoding_{tiny_llama(), f32_options(GetParam().max_ubatch, GetParam().flash)};
-    const nlohmann::json expected_ = expected("tiny-llama.json");
-    const std::vector<Token> tokens_ = expected_["tokens"];
+    TinyModelTest()
+        : model_(open_model(fmt::format("{}/models/{}.gguf", CELLAR_TEST_DATA, name()))),
+          decoding_(*model_, f32_options(std::get<1>(GetParam()), std::get<2>(GetParam()))),
+          expected_(expected(fmt::format("{}.json", name()))),
+          tokens_(expected_["tokens"]) {}
+
+    static const char* name() { return std::get<0>(GetParam()); }
+
+    const std::unique_ptr<Model> model_;
+    Decoding decoding_;
+    const nlohmann::json expected_;
+    const std::vector<Token> tokens_;
 };
 
-TEST_P(TinyLlamaTest, PrefillHasTheLogitsOfLlamaCpp) {
+TEST_P(TinyModelTest, PrefillHasTheLogitsOfLlamaCpp) {
     Batch batch;
     for (const Token token : tokens_) {
         batch.add(token, SeqId{0}, kNextPos, true);
@@ -65,7 +74,7 @@ TEST_P(TinyLlamaTest, PrefillHasTheLogitsOfLlamaCpp) {
     }
 }
 
-TEST_P(TinyLlamaTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
+TEST_P(TinyModelTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
     decoding_.append(SeqId{0}, {tokens_.begin(), tokens_.begin() + 40});
     ASSERT_TRUE(decoding_.memory().seq_cp(SeqId{0}, SeqId{1}, -1, -1));
     for (size_t i = 0; i < expected_["fork_at_40"].size(); i++) {
@@ -79,25 +88,28 @@ TEST_P(TinyLlamaTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ubatches, TinyLlamaTest,
-                         ::testing::Values(Cut{1, Flash::kOn}, Cut{7, Flash::kOn},
-                                           Cut{32, Flash::kOn}, Cut{512, Flash::kOn},
-                                           Cut{1, Flash::kOff}, Cut{7, Flash::kOff},
-                                           Cut{32, Flash::kOff}, Cut{512, Flash::kOff}));
+INSTANTIATE_TEST_SUITE_P(Ubatches, TinyModelTest,
+                         ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3"),
+                                            ::testing::Values(1u, 7u, 32u, 512u),
+                                            ::testing::Values(Flash::kOn, Flash::kOff)));
 
-class SmolLm2Test : public ::testing::TestWithParam<int> {
+struct RealModel {
+    const char* file;      // in the folder of models
+    const char* expected;  // in tests/data/expected
+    uint32_t n_cells;
+};
+
+constexpr RealModel kSmolLm2{"SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2.json", 1024};
+
+class RealModelTest : public ::testing::TestWithParam<std::tuple<RealModel, int>> {
 protected:
-    static constexpr const char* kPath = CELLAR_MODELS "/SmolLM2-135M-Instruct.Q4_1.gguf";
+    static const RealModel& real() { return std::get<0>(GetParam()); }
+    static std::string path() { return std::string(CELLAR_MODELS "/") + real().file; }
 
     void SetUp() override {
-        if (!std::filesystem::exists(kPath)) {
-            GTEST_SKIP() << kPath << " is missing: `make run` downloads it.";
+        if (!std::filesystem::exists(path())) {
+            GTEST_SKIP() << path() << " is missing: `make models` fetches it.";
         }
-    }
-
-    static const Model& model() {
-        static const auto model = open_model(kPath);
-        return *model;
     }
 };
 
@@ -106,12 +118,14 @@ Token greedy(const Row& row) {
 }
 
 // Steps are teacher-forced: each is fed the listed token, whatever ours was.
-TEST_P(SmolLm2Test, ChoosesTheTokensOfLlamaCppButForTies) {
-    const nlohmann::json text = expected("smollm2.json")[static_cast<size_t>(GetParam())];
+TEST_P(RealModelTest, ChoosesTheTokensOfLlamaCppButForTies) {
+    const nlohmann::json text =
+        expected(real().expected)[static_cast<size_t>(std::get<1>(GetParam()))];
     DecoderOptions options;
-    options.n_cells = 1024;
+    options.n_cells = real().n_cells;
     options.n_threads = 2;
-    Decoding decoding(model(), options);
+    const auto model = open_model(path());
+    Decoding decoding(*model, options);
     Row row = decoding.append(SeqId{0}, text["tokens"].get<std::vector<Token>>());
     int judged = 0;
     float most = 0;
@@ -135,7 +149,9 @@ TEST_P(SmolLm2Test, ChoosesTheTokensOfLlamaCppButForTies) {
     std::printf("    largest difference of a top-5 logit: %.4f\n", static_cast<double>(most));
 }
 
-INSTANTIATE_TEST_SUITE_P(Prompts, SmolLm2Test, ::testing::Range(0, 6));
+INSTANTIATE_TEST_SUITE_P(SmolLm2, RealModelTest,
+                         ::testing::Combine(::testing::Values(kSmolLm2), ::testing::Range(0, 6)),
+                         [](const auto& test) { return std::to_string(test.index); });
 
 }  // namespace
 }  // namespace cellar

@@ -201,7 +201,7 @@ std::vector<Lie> lies() {
     return {
         {"NoArchitecture", kBad, "'general.architecture' is missing",
          remove_key("general.architecture")},
-        {"OtherArchitecture", kCannot, "architecture is 'mamba'; only 'llama'",
+        {"OtherArchitecture", kCannot, "architecture is 'mamba', not 'llama'",
          set_str("general.architecture", "mamba")},
         {"ArchitectureIsANumber", kBad, "where a string is expected",
          set_u32("general.architecture", 1)},

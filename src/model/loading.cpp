@@ -1,0 +1,35 @@
+#include "model/loading.h"
+
+namespace cellar {
+
+WeightsOptions weights_options(const LoadOptions& options) {
+    return {.use_mmap = options.use_mmap, .repack = options.repack};
+}
+
+Progress progress_of(const LoadOptions& options) {
+    if (!options.progress) {
+        return {};
+    }
+    return [report = options.progress](double fraction) {
+        report(static_cast<float>(fraction));
+        return true;
+    };
+}
+
+ModelInfo info_of(const GgufFile& file, const LlamaConfig& config, std::string_view architecture) {
+    ModelInfo info;
+    info.architecture = architecture;
+    if (auto name = file.find_string("general.name"); name && *name) {
+        info.name = **name;
+    }
+    info.n_ctx_train = config.n_ctx_train;
+    info.n_vocab = config.n_vocab;
+    info.n_embd = config.n_embd;
+    info.n_layer = config.n_layer;
+    for (const uint32_t n_head_kv : config.n_head_kv) {
+        info.layers.push_back({0, n_head_kv, config.head_dim, config.head_dim});
+    }
+    return info;
+}
+
+}  // namespace cellar
