@@ -15,6 +15,9 @@ namespace {
 // Graphs number rows with 31 bits, and a pool's zero row is one more.
 constexpr uint64_t kMaxCells = INT32_MAX;
 
+// Each page costs tens of bytes of bookkeeping, at once. So many are the most cells at 32 a page.
+constexpr uint64_t kMaxPages = uint64_t{1} << 26;
+
 }  // namespace
 
 Result<uint32_t> whole_pages(uint32_t n_cells, uint32_t page_size) {
@@ -27,6 +30,10 @@ Result<uint32_t> whole_pages(uint32_t n_cells, uint32_t page_size) {
         return fail(Code::kInvalidArgument,
                     fmt::format("a memory of {} cells: it must have from 1 to {}", n_cells,
                                 kMaxCells - 256));
+    if (cells / page_size > kMaxPages)
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a memory of {} pages of {} cells: it must have at most {} pages",
+                                cells / page_size, page_size, kMaxPages));
     return static_cast<uint32_t>(cells);
 }
 

@@ -29,7 +29,8 @@ struct CellsConfig {
 };
 
 // Cells of a pool, rounded up to whole pages. Errors: kInvalidArgument for a page size that is no
-// power of two from 1 to 256, and for no cells or more than graphs can number.
+// power of two from 1 to 256, for no cells or more than graphs can number, and for
+// more than 2^26 pages.
 Result<uint32_t> whole_pages(uint32_t n_cells, uint32_t page_size);
 
 // The bookkeeping of an attention memory: which sequence sees which cells of which pages. It knows

@@ -165,6 +165,7 @@ class ReplayTest(CellarTest):
             ({"op": "clear", "data": 1}, '"data"'),
             ({"op": "new", "cells": 0}, '"cells"'), ({"op": "new", "cells": 1e9}, '"cells"'),
             ({"op": "new", "cells": 2**31}, '"cells"'), ({"op": "new", "page": 512}, '"page"'),
+            ({"op": "new", "cells": 2**31 - 2, "page": 1}, "at most 67108864 pages"),
             ({"op": "new", "page": 24}, "power of two"), ({"op": "new", "ubatch": 0}, '"ubatch"'),
             ({"op": "new", "type_k": "f12"}, '"type_k"'), ({"op": "new", "type_v": 16}, '"type_v"'),
             ({"op": "new", "threads": 0}, '"threads"'),
