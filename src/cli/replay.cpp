@@ -79,8 +79,13 @@ const char* const kHelp =
     "before B\n"
     "  {\"op\":\"seq_cp\",\"from\":0,\"to\":1,\"p0\":A,\"p1\":B}  shares them; -1 or missing is "
     "open\n"
+    "  {\"op\":\"seq_keep\",\"seq\":0}                       forgets every other sequence\n"
     "  {\"op\":\"clear\",\"data\":false}                      forgets all; true also zeroes cells\n"
-    "  {\"op\":\"view\"}                                    what is used, free, and whose";
+    "  {\"op\":\"defrag\",\"cells\":N}                       gathers pages of which at most half "
+    "is\n"
+    "      seen, moving at most N cells; the answer's \"moved\" says how many\n"
+    "  {\"op\":\"view\",\"groups\":false,\"map\":false}      what is used, free, and whose; with\n"
+    "      \"groups\" also each page and span of every group, with \"map\" a text for people";
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cells/view.h"
+#include "cli/view_json.h"
 #include "memory/kv_type.h"
 
 namespace cellar::cli {
@@ -90,8 +91,10 @@ const std::vector<Replayer::Operation>& Replayer::operations() {
         {"decode", {"items", "logits", "top"}, &Replayer::decode},
         {"seq_rm", {"seq", "p0", "p1"}, &Replayer::seq_rm},
         {"seq_cp", {"from", "to", "p0", "p1"}, &Replayer::seq_cp},
+        {"seq_keep", {"seq"}, &Replayer::seq_keep},
         {"clear", {"data"}, &Replayer::clear},
-        {"view", {}, &Replayer::view},
+        {"defrag", {"cells"}, &Replayer::defrag},
+        {"view", {"groups", "map"}, &Replayer::view},
     };
     return kOperations;
 }
@@ -218,6 +221,26 @@ Result<Answer> Replayer::seq_cp(const JsonFields& fields) {
     return done(memory().seq_cp(*from, *to, range->p0, range->p1));
 }
 
+Result<Answer> Replayer::seq_keep(const JsonFields& fields) {
+    auto seq = sequence(fields, "seq");
+    if (!seq) {
+        return pass(std::move(seq));
+    }
+    return done(memory().seq_keep(*seq));
+}
+
+Result<Answer> Replayer::defrag(const JsonFields& fields) {
+    auto most = fields.whole_or("cells", 0, kMaxInt, kMaxInt);
+    if (!most) {
+        return pass(std::move(most));
+    }
+    auto moved = memory().defrag(static_cast<uint32_t>(*most));
+    if (!moved) {
+        return pass(std::move(moved));
+    }
+    return Answer{{"moved", *moved}};
+}
+
 Result<Answer> Replayer::clear(const JsonFields& fields) {
     auto data = fields.boolean_or("data", false);
     if (!data) {
@@ -226,22 +249,26 @@ Result<Answer> Replayer::clear(const JsonFields& fields) {
     return done(memory().clear(*data));
 }
 
-// Of the first group: models with several come later.
-Result<Answer> Replayer::view(const JsonFields&) {
-    const GroupView group = make_view(memory().cells()).groups[0];
-    Answer sequences = Answer::array();
-    for (const SequenceView& sequence : group.sequences) {
-        sequences.push_back({{"seq", value(sequence.seq)},
-                             {"pos_min", sequence.pos_min},
-                             {"pos_max", sequence.pos_max},
-                             {"cells", sequence.cells}});
+// The first group's totals; on request every group in full, and a map for people.
+Result<Answer> Replayer::view(const JsonFields& fields) {
+    auto groups = fields.boolean_or("groups", false);
+    if (!groups) {
+        return pass(std::move(groups));
     }
-    return Answer{{"used_cells", group.used_cells},
-                  {"free_cells", uint64_t{group.pages} * group.page_size - group.used_cells},
-                  {"used_pages", group.pages - group.free_pages},
-                  {"free_pages", group.free_pages},
-                  {"page", group.page_size},
-                  {"sequences", sequences}};
+    auto map = fields.boolean_or("map", false);
+    if (!map) {
+        return pass(std::move(map));
+    }
+    constexpr int kWithPositions = 3;
+    const CellsView view = make_view(memory().cells());
+    Answer answer = summary(view.groups[0]);
+    if (*groups) {
+        answer["groups"] = to_json(view);
+    }
+    if (*map) {
+        answer["map"] = describe(view, kWithPositions);
+    }
+    return answer;
 }
 
 }  // namespace cellar::cli

@@ -46,7 +46,9 @@ private:
     Result<Answer> decode(const JsonFields& fields);  // replay_decode.cpp
     Result<Answer> seq_rm(const JsonFields& fields);
     Result<Answer> seq_cp(const JsonFields& fields);
+    Result<Answer> seq_keep(const JsonFields& fields);
     Result<Answer> clear(const JsonFields& fields);
+    Result<Answer> defrag(const JsonFields& fields);
     Result<Answer> view(const JsonFields& fields);
 
     Memory& memory() { return decoder_->memory(); }

@@ -121,6 +121,40 @@ class ReplayTest(CellarTest):
         self.assertEqual(answers[4]["cells"], 96)  # whole pages of 32
         self.assertEqual(answers[5]["used_cells"], 0)
 
+    def test_seq_keep_forgets_the_others(self):
+        answers = self.replay(NEW, {"op": "decode", "items": [{"seq": 0, "tokens": [1, 2]},
+                                                              {"seq": 3, "tokens": [4]}]},
+                              {"op": "seq_keep", "seq": 3}, {"op": "view"})
+        self.assertEqual(answers[3]["used_cells"], 1)
+        self.assertEqual([each["seq"] for each in answers[3]["sequences"]], [3])
+
+    def test_defrag_gathers_pages_of_which_little_is_seen(self):
+        answers = self.replay({**NEW, "page": 4},
+                              {"op": "decode", "items": [{"seq": 0, "tokens": list(range(16))}]},
+                              *({"op": "seq_rm", "seq": 0, "p0": 4 * i, "p1": 4 * i + 3}
+                                for i in range(4)),
+                              {"op": "view"}, {"op": "defrag", "cells": 0}, {"op": "defrag"},
+                              {"op": "view"})
+        self.assertEqual([answers[i]["used_pages"] for i in (6, 9)], [4, 1])
+        self.assertEqual([answers[i]["moved"] for i in (7, 8)], [0, 4])
+
+    def test_view_shows_groups_and_a_map(self):
+        answers = self.replay(
+            {**NEW, "cells": 16, "page": 4},
+            {"op": "decode", "items": [{"seq": 0, "tokens": [1, 2, 3, 4, 5]}]},
+            {"op": "seq_cp", "from": 0, "to": 1, "p1": 4}, {"op": "view", "groups": True},
+            {"op": "view", "map": True}, {"op": "view"})
+        (group,) = answers[3]["groups"]
+        pages = {page["page"]: page for page in group["pages"]}
+        spans = {each["seq"]: each["spans"] for each in group["sequences"]}
+        self.assertEqual([span["count"] for span in spans[0]], [4, 1])
+        self.assertEqual([span["count"] for span in spans[1]], [4])
+        self.assertEqual(pages[spans[1][0]["page"]]["holders"], 2)
+        self.assertEqual((group["held_cells"], group["greatest_pos"]), (9, 4))
+        self.assertIn("21", answers[4]["map"])  # two pages: held by two, and by one
+        self.assertNotIn("map", answers[5])
+        self.assertNotIn("groups", answers[5])
+
     def test_script_without_new_gets_a_memory_of_the_options(self):
         self.assertEqual(self.replay({"op": "view"})[0]["free_cells"], 4096)
         answers = self.json_lines("replay", "-m", TINY, "--page", 64, "-",
