@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "attention/rope.h"
 #include "memory/ggml_compat.h"
 
 namespace cellar {
@@ -93,12 +94,13 @@ void fill_mask(ggml_tensor* mask, const Schedule& schedule, bool distances) {
 }  // namespace
 
 AttentionShape shape_of(const Schedule& schedule) {
-    return {schedule.n_tokens, schedule.n_streams, schedule.length, schedule.in_order};
+    return {schedule.n_tokens, schedule.n_streams, schedule.length, schedule.in_order,
+            !schedule.turns.empty()};
 }
 
 AttentionShape widest_shape(const Memory& memory, uint32_t group, uint32_t n_tokens) {
     const PagePool& pool = memory.cells().pool(group);
-    return {n_tokens, 1, length_class(pool.n_pages() * pool.page_size()), true};
+    return {n_tokens, 1, length_class(pool.n_pages() * pool.page_size()), true, true};
 }
 
 GraphAttention::GraphAttention(ggml_context* ctx, const Memory& memory, uint32_t group,
@@ -121,8 +123,10 @@ ggml_tensor* GraphAttention::attend(ggml_cgraph* graph, uint32_t layer, ggml_ten
     // results as its source.
     ggml_tensor* kept_k = keep(graph, memory_.k(layer), k);
     ggml_tensor* kept_v = keep(graph, memory_.v(layer), v);
-    ggml_tensor* keys = gather(kept_k, k->ne[1]);    // [head_dim_k, length, n_head_kv, n_streams]
-    ggml_tensor* values = gather(kept_v, v->ne[1]);  // [head_dim_v, length, n_head_kv, n_streams]
+    ggml_tensor* keys =
+        gather(kept_k, k->ne[1], params.rope);  // [head_dim_k, length, n_head_kv, n_streams]
+    ggml_tensor* values =
+        gather(kept_v, v->ne[1], nullptr);  // [head_dim_v, length, n_head_kv, n_streams]
 
     const int64_t head_dim = q->ne[0], n_head = q->ne[1], n_tokens = q->ne[2];
     const int64_t n_streams = shape_.n_streams;
@@ -153,13 +157,24 @@ ggml_tensor* GraphAttention::keep(ggml_cgraph* graph, ggml_tensor* pool,
     return written;
 }
 
-// The streams' rows as f32: [head_dim, length, n_head_kv, n_streams].
-ggml_tensor* GraphAttention::gather(ggml_tensor* pool, int64_t n_head_kv) {
+// The streams' rows as f32, turned where their positions moved and `rope` is not null:
+// [head_dim, length, n_head_kv, n_streams].
+ggml_tensor* GraphAttention::gather(ggml_tensor* pool, int64_t n_head_kv, const Rope* rope) {
     ggml_tensor* rows = ggml_get_rows(ctx_, pool, rows_);
+    if (shape_.turned && rope != nullptr) rows = turn(rows, n_head_kv, *rope);
     const int64_t head_dim = rows->ne[0] / n_head_kv;
     const size_t head_bytes = static_cast<size_t>(head_dim) * sizeof(float);
     return ggml_view_4d(ctx_, rows, head_dim, shape_.length, n_head_kv, shape_.n_streams,
                         rows->nb[1], head_bytes, rows->nb[1] * shape_.length, 0);
+}
+
+// Gathered keys [head_dim * n_head_kv, n] at the positions where they are seen. Zero rows stay so.
+ggml_tensor* GraphAttention::turn(ggml_tensor* rows, int64_t n_head_kv, const Rope& rope) {
+    assert(memory_.config().n_pos == 1);
+    const int64_t width = rows->ne[0], n = rows->ne[1];
+    if (turns_ == nullptr) turns_ = input(ggml_new_tensor_1d(ctx_, GGML_TYPE_I32, n), "turns");
+    ggml_tensor* heads = ggml_reshape_3d(ctx_, rows, width / n_head_kv, n_head_kv, n);
+    return ggml_reshape_2d(ctx_, turn_further(ctx_, heads, turns_, rope), width, n);
 }
 
 // The rows of items, in another order; as they are with `by` null.
@@ -205,6 +220,7 @@ void GraphAttention::set_inputs(const Schedule& schedule, const UbatchPlan& ubat
     assert(shape_of(schedule) == shape_);
     set<int64_t>(cells_, ubatch.groups[group_].cells);
     set<int32_t>(rows_, schedule.rows);
+    if (turns_ != nullptr) set<int32_t>(turns_, schedule.turns);
     if (order_ != nullptr) {
         set<int32_t>(order_, schedule.order);
         std::vector<uint32_t> place(schedule.order.size());

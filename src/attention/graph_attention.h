@@ -18,6 +18,7 @@ struct AttentionShape {
     uint32_t n_streams = 1;
     uint32_t length = 0;
     bool in_order = true;
+    bool turned = false;  // some keys moved since they were encoded
 
     friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
 };
@@ -55,7 +56,8 @@ public:
 private:
     ggml_tensor* input(ggml_tensor* tensor, const char* name) const;
     ggml_tensor* keep(ggml_cgraph* graph, ggml_tensor* pool, ggml_tensor* values) const;
-    ggml_tensor* gather(ggml_tensor* pool, int64_t n_head_kv);
+    ggml_tensor* gather(ggml_tensor* pool, int64_t n_head_kv, const Rope* rope);
+    ggml_tensor* turn(ggml_tensor* rows, int64_t n_head_kv, const Rope& rope);
     ggml_tensor* reorder(ggml_tensor* rows, ggml_tensor* by) const;
     ggml_tensor* mask_for(const AttendParams& params);
     ggml_tensor* weigh(ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, ggml_tensor* mask,
@@ -69,6 +71,7 @@ private:
     const uint32_t group_;
     ggml_tensor* cells_ = nullptr;      // i64 [n_tokens] rows that set_rows writes
     ggml_tensor* rows_ = nullptr;       // i32 [length * n_streams] rows that get_rows gathers
+    ggml_tensor* turns_ = nullptr;      // i32 [length * n_streams] deltas of gathered keys
     ggml_tensor* order_ = nullptr;      // i32 [n_tokens] items, stream by stream; null: in order
     ggml_tensor* place_ = nullptr;      // i32 [n_tokens] where an item stands in order_
     ggml_tensor* mask_ = nullptr;       // [length, n_tokens / n_streams, 1, n_streams], 0 or -inf

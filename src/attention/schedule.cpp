@@ -3,18 +3,48 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <tuple>
 
 #include "attention/lanes.h"
 
 namespace cellar {
 namespace {
 
-// Rows that at least one lane sees, and the column where they begin when all share one stream.
+// Rows that at least one lane sees moved by `delta`, and the column where they begin when all share
+// one stream.
 struct Interval {
+    Pos delta = 0;
     uint32_t row = 0;
     uint32_t end = 0;
     uint32_t column = 0;
 };
+
+// Sorts intervals by delta and row, and joins those of one delta that touch. O(n log n).
+void join(std::vector<Interval>& intervals) {
+    std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) {
+        return std::tie(a.delta, a.row) < std::tie(b.delta, b.row);
+    });
+    size_t n = 0;
+    for (const Interval& next : intervals) {
+        if (n > 0 && next.delta == intervals[n - 1].delta && next.row <= intervals[n - 1].end) {
+            intervals[n - 1].end = std::max(intervals[n - 1].end, next.end);
+        } else {
+            intervals[n++] = next;
+        }
+    }
+    intervals.resize(n);
+}
+
+// Distinct rows of joined intervals, whatever their deltas.
+uint64_t count_rows(std::vector<Interval> intervals) {
+    for (Interval& interval : intervals)
+        interval.delta = 0;
+    join(intervals);
+    uint64_t n = 0;
+    for (const Interval& interval : intervals)
+        n += interval.end - interval.row;
+    return n;
+}
 
 // What it costs to gather one row, in queries that skip one column by their mask. Measured on the
 // CPU with SmolLM2's heads: 25 to 80 ns a masked column, 80 to 500 ns a row (as it leaves the
@@ -41,29 +71,19 @@ public:
     }
 
 private:
-    // The distinct rows of all lanes.
+    // The distinct rows of all lanes, those with different deltas apart.
     void find_intervals() {
         for (const Lane& lane : lanes_) {
             for (const RowRun& run : lane.runs)
-                intervals_.push_back({run.row, run.end(), 0});
+                intervals_.push_back({run.delta, run.row, run.end(), 0});
         }
-        std::sort(intervals_.begin(), intervals_.end(),
-                  [](const Interval& a, const Interval& b) { return a.row < b.row; });
-        size_t n = 0;
-        for (const Interval& next : intervals_) {
-            if (n > 0 && next.row <= intervals_[n - 1].end) {
-                intervals_[n - 1].end = std::max(intervals_[n - 1].end, next.end);
-            } else {
-                intervals_[n++] = next;
-            }
-        }
-        intervals_.resize(n);
-        uint32_t column = 0;
+        join(intervals_);
         for (Interval& interval : intervals_) {
-            interval.column = column;
-            column += interval.end - interval.row;
+            interval.column = n_columns_;
+            n_columns_ += interval.end - interval.row;
+            turned_ = turned_ || interval.delta != 0;
         }
-        out_.read_cells = column;
+        out_.read_cells = turned_ ? count_rows(intervals_) : n_columns_;
     }
 
     // Together, each distinct row is gathered once, but every query runs over the columns of all
@@ -77,7 +97,7 @@ private:
             longest = std::max(longest, lane.n_columns);
         }
         const uint64_t n_queries = ubatch_.items.size();
-        const uint64_t together = length_class(static_cast<uint32_t>(out_.read_cells));
+        const uint64_t together = length_class(n_columns_);
         const uint64_t apart = length_class(longest);
         return lanes_.size() > 1 &&
                (kRowCost * lanes_.size() + n_queries) * apart < (kRowCost + n_queries) * together;
@@ -89,10 +109,13 @@ private:
         const uint32_t zero_row = pool_.n_pages() * pool_.page_size();
         out_.rows.assign(size_t{n_streams} * length, static_cast<int32_t>(zero_row));
         out_.positions.assign(size_t{n_streams} * length, 0);
+        if (turned_) out_.turns.assign(size_t{n_streams} * length, 0);
     }
 
-    // Puts rows [row, end) into columns `at` and following, counted over all streams.
-    void put_rows(size_t at, uint32_t row, uint32_t end) {
+    // Puts rows [row, end), moved by `delta`, into columns `at` and following, counted over all
+    // streams.
+    void put_rows(size_t at, uint32_t row, uint32_t end, Pos delta) {
+        if (turned_) std::fill_n(out_.turns.data() + at, end - row, delta);
         std::iota(out_.rows.data() + at, out_.rows.data() + at + (end - row),
                   static_cast<int32_t>(row));
         const uint32_t page_size = pool_.page_size();
@@ -118,17 +141,20 @@ private:
     }
 
     void lay_out_together() {
-        make_rows(1, length_class(static_cast<uint32_t>(out_.read_cells)));
+        make_rows(1, length_class(n_columns_));
         for (const Interval& i : intervals_)
-            put_rows(i.column, i.row, i.end);
+            put_rows(i.column, i.row, i.end, i.delta);
         out_.order.resize(out_.n_tokens);
         std::iota(out_.order.begin(), out_.order.end(), 0u);
         for (const Lane& lane : lanes_) {
             add_view(0, lane);
             for (const RowRun& run : lane.runs) {
-                const auto after = std::upper_bound(
-                    intervals_.begin(), intervals_.end(), run.row,
-                    [](uint32_t row, const Interval& interval) { return row < interval.row; });
+                const auto after =
+                    std::upper_bound(intervals_.begin(), intervals_.end(), run,
+                                     [](const RowRun& seen, const Interval& interval) {
+                                         return std::tie(seen.delta, seen.row) <
+                                                std::tie(interval.delta, interval.row);
+                                     });
                 const Interval& interval = *(after - 1);
                 out_.pieces.push_back(
                     {interval.column + run.row - interval.row, run.count, run.delta});
@@ -150,7 +176,7 @@ private:
             add_view(stream, lane);
             uint32_t column = 0;
             for (const RowRun& run : lane.runs) {
-                put_rows(size_t{stream} * out_.length + column, run.row, run.end());
+                put_rows(size_t{stream} * out_.length + column, run.row, run.end(), run.delta);
                 out_.pieces.push_back({column, run.count, run.delta});
                 column += run.count;
             }
@@ -166,6 +192,8 @@ private:
     const UbatchPlan& ubatch_;
     const std::vector<Lane> lanes_;
     std::vector<Interval> intervals_;  // ascending, apart from each other
+    uint32_t n_columns_ = 0;           // of `intervals_`
+    bool turned_ = false;              // some delta is not 0
     Schedule out_;
 };
 

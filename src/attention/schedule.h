@@ -46,9 +46,10 @@ struct Schedule {
     std::vector<Piece> pieces;
     std::vector<int32_t> rows;   // [n_streams * length] of the pool; padding is its zero row
     std::vector<Pos> positions;  // [n_streams * length] that keys were encoded with; of padding: 0
+    std::vector<Pos> turns;      // [n_streams * length] deltas; empty when all are 0
 
     uint64_t attended_cells = 0;  // over queries: the cells that each sees (its own included)
-    uint64_t read_cells = 0;      // distinct cells that any query sees
+    uint64_t read_cells = 0;      // distinct cells that any query sees, however moved
 };
 
 // The schedule of a ubatch that is about to be computed: what its sequences hold now, and the cells

@@ -91,6 +91,8 @@ const std::vector<Replayer::Operation>& Replayer::operations() {
         {"decode", {"items", "logits", "top"}, &Replayer::decode},
         {"seq_rm", {"seq", "p0", "p1"}, &Replayer::seq_rm},
         {"seq_cp", {"from", "to", "p0", "p1"}, &Replayer::seq_cp},
+        {"seq_add", {"seq", "p0", "p1", "delta"}, &Replayer::seq_add},
+        {"seq_div", {"seq", "p0", "p1", "d"}, &Replayer::seq_div},
         {"seq_keep", {"seq"}, &Replayer::seq_keep},
         {"clear", {"data"}, &Replayer::clear},
         {"defrag", {"cells"}, &Replayer::defrag},
@@ -219,6 +221,38 @@ Result<Answer> Replayer::seq_cp(const JsonFields& fields) {
         return pass(std::move(range));
     }
     return done(memory().seq_cp(*from, *to, range->p0, range->p1));
+}
+
+Result<Answer> Replayer::seq_add(const JsonFields& fields) {
+    auto seq = sequence(fields, "seq", -1);
+    if (!seq) {
+        return pass(std::move(seq));
+    }
+    auto range = positions(fields);
+    if (!range) {
+        return pass(std::move(range));
+    }
+    auto delta = fields.whole("delta", -kMaxInt, kMaxInt);
+    if (!delta) {
+        return pass(std::move(delta));
+    }
+    return done(memory().seq_add(*seq, range->p0, range->p1, static_cast<Pos>(*delta)));
+}
+
+Result<Answer> Replayer::seq_div(const JsonFields& fields) {
+    auto seq = sequence(fields, "seq", -1);
+    if (!seq) {
+        return pass(std::move(seq));
+    }
+    auto range = positions(fields);
+    if (!range) {
+        return pass(std::move(range));
+    }
+    auto d = fields.whole("d", 1, kMaxInt);
+    if (!d) {
+        return pass(std::move(d));
+    }
+    return done(memory().seq_div(*seq, range->p0, range->p1, static_cast<int32_t>(*d)));
 }
 
 Result<Answer> Replayer::seq_keep(const JsonFields& fields) {

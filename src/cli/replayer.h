@@ -46,6 +46,8 @@ private:
     Result<Answer> decode(const JsonFields& fields);  // replay_decode.cpp
     Result<Answer> seq_rm(const JsonFields& fields);
     Result<Answer> seq_cp(const JsonFields& fields);
+    Result<Answer> seq_add(const JsonFields& fields);
+    Result<Answer> seq_div(const JsonFields& fields);
     Result<Answer> seq_keep(const JsonFields& fields);
     Result<Answer> clear(const JsonFields& fields);
     Result<Answer> defrag(const JsonFields& fields);

@@ -36,6 +36,9 @@ Result<void> Decoder::decode(const Batch& batch, const OnLogits& on_logits) {
     if (auto checked = stepper_->check(batch); !checked) {
         return checked;
     }
+    if (auto applied = stepper_->apply_pending(); !applied) {
+        return applied;
+    }
     auto plan = memory_->prepare(batch, split_);
     if (!plan) {
         return pass(std::move(plan));

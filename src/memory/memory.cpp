@@ -75,12 +75,34 @@ Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked,
         new Memory(std::move(config), std::move(*cells), std::move(pools)));
 }
 
+Result<void> Memory::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
+    if (auto ok = check_turns(); !ok) return ok;
+    return cells_.seq_add(seq, p0, p1, delta);
+}
+
+Result<void> Memory::seq_div(SeqId seq, Pos p0, Pos p1, int32_t d) {
+    if (auto ok = check_turns(); !ok) return ok;
+    return cells_.seq_div(seq, p0, p1, d);
+}
+
+Result<void> Memory::check_turns() const {
+    if (config_.n_pos == 1) return {};
+    return fail(Code::kUnsupported,
+                fmt::format("positions of {} components cannot be moved yet", config_.n_pos));
+}
+
 Result<uint32_t> Memory::defrag(uint32_t max_cells) {
+    if (!pending().empty())
+        return fail(Code::kBusy, fmt::format("{} moves of cells are pending", pending().size()));
     auto moved = cells_.defrag(max_cells);
-    for (const CellMove& move : cells_.pending())
-        pools_[move.group].copy(std::span<const CellCopy>(&move.copy, 1));
-    cells_.finish_moves();
+    for (const CellMove& move : pending())
+        copy_cells(move);
+    finish_moves();
     return moved;
+}
+
+void Memory::copy_cells(const CellMove& move) {
+    pools_[move.group].copy(std::span<const CellCopy>(&move.copy, 1));
 }
 
 Result<void> Memory::clear(bool data) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -43,7 +44,8 @@ struct MemoryConfig {
 //       memory->commit(*plan, i);                          // now its cells are visible
 //   }
 //
-// Verbs are those of Cells, with the same results. Not thread-safe.
+// Verbs are those of Cells, with the same results. Some leave moves pending, which whoever computes
+// must do before the next `prepare`. Not thread-safe.
 class Memory {
 public:
     ~Memory();
@@ -60,11 +62,25 @@ public:
         return cells_.seq_cp(from, to, p0, p1);
     }
     Result<void> seq_keep(SeqId seq) { return cells_.seq_keep(seq); }
-    // Compaction, the copies included. O(pool + spans + cells moved).
+    // Keys stay as they are: attention turns them to where they are seen. Errors besides:
+    // kUnsupported for positions of several components.
+    Result<void> seq_add(SeqId seq, Pos p0, Pos p1, Pos delta);
+    // Leaves moves pending. Errors besides: as seq_add.
+    Result<void> seq_div(SeqId seq, Pos p0, Pos p1, int32_t d);
+    // Compaction, the copies included. O(pool + spans + cells moved). kBusy while moves are
+    // pending.
     Result<uint32_t> defrag(uint32_t max_cells);
     // Forgets every sequence. With `data` every cell is zeroed too: O(pool), and on host memory
     // what was committed is given back.
     Result<void> clear(bool data);
+
+    // Moves that verbs left to be done, in order: for each, copy_cells, and where it `turns` its
+    // keys must be turned from the position of the source to that of the target. Sources stay as
+    // they are until finish_moves, so all may be begun anew if something fails.
+    std::span<const CellMove> pending() const { return cells_.pending(); }
+    void copy_cells(const CellMove& move);
+    void finish_moves() { cells_.finish_moves(); }
+
     Pos seq_pos_min(SeqId seq) const { return cells_.seq_pos_min(seq); }
     Pos seq_pos_max(SeqId seq) const { return cells_.seq_pos_max(seq); }
 
@@ -90,6 +106,7 @@ public:
 
 private:
     Memory(MemoryConfig config, Cells cells, std::vector<Pool> pools);
+    Result<void> check_turns() const;
 
     const MemoryConfig config_;
     Cells cells_;

@@ -192,7 +192,7 @@ ggml_tensor* Gemma3Model::build(StepGraph& graph) const {
 
 ggml_tensor* Gemma3Model::attention(StepGraph& graph, uint32_t index, ggml_tensor* x) const {
     const Layer& layer = layers_[index];
-    const Rope rope = rope_of(index);
+    const Rope rope = *this->rope(index, graph.n_ctx());
     const uint32_t n_head_kv = config_.n_head_kv[index];
     const float eps = config_.rms_eps;
     ggml_tensor* q = graph.heads(graph.linear(layer.q, x), config_.n_head);
@@ -200,13 +200,13 @@ ggml_tensor* Gemma3Model::attention(StepGraph& graph, uint32_t index, ggml_tenso
     ggml_tensor* v = graph.heads(graph.linear(layer.v, x), n_head_kv);
     q = graph.rope(graph.rms_norm(q, layer.q_norm, eps), rope);
     k = graph.rope(graph.rms_norm(k, layer.k_norm, eps), rope);
-    return graph.attend(index, q, k, v, {.scale = attn_scale()});
+    return graph.attend(index, q, k, v, {.scale = attn_scale(), .rope = &rope});
 }
 
 // Sliding layers have a base of their own, and were not stretched to longer contexts.
-Rope Gemma3Model::rope_of(uint32_t index) const {
+std::optional<Rope> Gemma3Model::rope(uint32_t layer, uint32_t) const {
     Rope rope = config_.rope.rope;
-    if (extras_.sliding[index]) {
+    if (extras_.sliding[layer]) {
         rope.freq_base = extras_.sliding_freq_base;
         rope.freq_scale = 1.0f;
     }

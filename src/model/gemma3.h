@@ -18,6 +18,7 @@ public:
     static Result<std::unique_ptr<Model>> load(const GgufFile& file, const LoadOptions& options);
 
     ggml_tensor* build(StepGraph& graph) const override;
+    std::optional<Rope> rope(uint32_t layer, uint32_t n_ctx) const override;
 
 private:
     // What `llama` has no setting for.
@@ -51,7 +52,6 @@ private:
     Result<void> load_weights(const GgufFile& file, const LoadOptions& options);
     Layer ask_layer(WeightsLoader& loader, uint32_t index) const;
     void set_groups();
-    Rope rope_of(uint32_t index) const;
     float attn_scale() const;
     ggml_tensor* attention(StepGraph& graph, uint32_t index, ggml_tensor* x) const;
 

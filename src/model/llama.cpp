@@ -49,15 +49,24 @@ ggml_tensor* LlamaModel::build(StepGraph& graph) const {
     return graph.linear(weights_.output, graph.rms_norm(x, weights_.output_norm, config_.rms_eps));
 }
 
+std::optional<Rope> LlamaModel::rope(uint32_t, uint32_t n_ctx) const {
+    return rope_in(n_ctx);
+}
+
+Rope LlamaModel::rope_in(uint32_t n_ctx) const {
+    Rope rope = config_.rope.rope;
+    rope.factors = weights_.rope_factors(n_ctx, rope);
+    return rope;
+}
+
 ggml_tensor* LlamaModel::attention(StepGraph& graph, uint32_t index, ggml_tensor* x) const {
     const LlamaLayer& layer = weights_.layers[index];
-    Rope rope = config_.rope.rope;
-    rope.factors = weights_.rope_factors(graph.n_ctx(), rope);
+    const Rope rope = rope_in(graph.n_ctx());
     const uint32_t n_head_kv = config_.n_head_kv[index];
     ggml_tensor* q = graph.rope(graph.heads(graph.linear(layer.q, x), config_.n_head), rope);
     ggml_tensor* k = graph.rope(graph.heads(graph.linear(layer.k, x), n_head_kv), rope);
     ggml_tensor* v = graph.heads(graph.linear(layer.v, x), n_head_kv);
-    return graph.attend(index, q, k, v, {.scale = config_.attn_scale});
+    return graph.attend(index, q, k, v, {.scale = config_.attn_scale, .rope = &rope});
 }
 
 }  // namespace cellar

@@ -15,9 +15,12 @@ public:
     static Result<std::unique_ptr<Model>> load(const GgufFile& file, const LoadOptions& options);
 
     ggml_tensor* build(StepGraph& graph) const override;
+    std::optional<Rope> rope(uint32_t layer, uint32_t n_ctx) const override;
 
 private:
     LlamaModel(const GgufFile& file, LlamaConfig config, LlamaWeights weights);
+
+    Rope rope_in(uint32_t n_ctx) const;
 
     // x [n_embd, n_tokens] → [n_head * head_dim, n_tokens].
     ggml_tensor* attention(StepGraph& graph, uint32_t index, ggml_tensor* x) const;

@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "attention/rope.h"
 #include "base/error.h"
 #include "memory/memory.h"
 
@@ -47,6 +49,9 @@ public:
     // Adds one step to the graph and returns its logits, [n_vocab, n_outputs]. `graph` offers the
     // inputs (token ids, positions, output rows) and `attend` on the memory.
     virtual ggml_tensor* build(StepGraph& graph) const = 0;
+
+    // How a layer's keys are turned in contexts of up to `n_ctx` tokens; nothing if they are not.
+    virtual std::optional<Rope> rope(uint32_t layer, uint32_t n_ctx) const = 0;
 
 protected:
     ModelInfo info_;

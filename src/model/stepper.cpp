@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/graph_runner.h"
+#include "model/key_turner.h"
 #include "model/step_graph.h"
 
 namespace cellar {
@@ -20,8 +21,7 @@ constexpr size_t kKeptGraphs = 8;
 }  // namespace
 
 struct Stepper::Impl {
-    Impl(const Model& model, const Memory& memory, const StepperOptions& options,
-         GraphRunner runner)
+    Impl(const Model& model, Memory& memory, const StepperOptions& options, GraphRunner runner)
         : model_(model),
           memory_(memory),
           max_ubatch_(std::min(options.max_ubatch, memory.config().n_cells)),
@@ -31,7 +31,9 @@ struct Stepper::Impl {
     StepShape worst_shape() const;
     std::unique_ptr<StepGraph> build(const StepShape& shape) const;
     Result<void> reserve();
-    Result<void> allocate(StepGraph& graph);
+    Result<void> allocate(ggml_cgraph* graph);
+    Result<void> apply(std::span<const CellMove> moves);
+    Result<void> apply_pending();
     Result<StepGraph*> graph_of(const StepShape& shape);
     Result<void> check_token(Token token) const;
     Result<void> find_outputs(const Batch& batch, const UbatchPlan& ubatch);
@@ -39,7 +41,7 @@ struct Stepper::Impl {
     Logits read(const StepGraph& graph) const;
 
     const Model& model_;
-    const Memory& memory_;
+    Memory& memory_;
     const uint32_t max_ubatch_;
     const bool flash_;
 
@@ -70,11 +72,11 @@ Result<void> Stepper::Impl::reserve() {
     if (auto checked = runner_.check(graph->graph()); !checked) {
         return checked;
     }
-    return allocate(*graph);
+    return allocate(graph->graph());
 }
 
-Result<void> Stepper::Impl::allocate(StepGraph& graph) {
-    auto grown = runner_.allocate(graph.graph());
+Result<void> Stepper::Impl::allocate(ggml_cgraph* graph) {
+    auto grown = runner_.allocate(graph);
     if (!grown || *grown) {
         graphs_.clear();
     }
@@ -84,12 +86,41 @@ Result<void> Stepper::Impl::allocate(StepGraph& graph) {
     return {};
 }
 
+// Moves that one graph can do.
+Result<void> Stepper::Impl::apply(std::span<const CellMove> moves) {
+    for (const CellMove& move : moves) {
+        memory_.copy_cells(move);
+    }
+    const TurnGraph turn(model_, memory_, moves);
+    if (turn.empty()) {
+        return {};
+    }
+    if (auto allocated = allocate(turn.graph()); !allocated) {
+        return allocated;
+    }
+    turn.set_inputs();
+    return runner_.run(turn.graph());
+}
+
+Result<void> Stepper::Impl::apply_pending() {
+    std::span<const CellMove> left = memory_.pending();
+    while (!left.empty()) {
+        const size_t n = moves_at_once(left);
+        if (auto applied = apply(left.first(n)); !applied) {
+            return applied;
+        }
+        left = left.subspan(n);
+    }
+    memory_.finish_moves();
+    return {};
+}
+
 Result<StepGraph*> Stepper::Impl::graph_of(const StepShape& shape) {
     auto found = std::find_if(graphs_.begin(), graphs_.end(),
                               [&](const auto& graph) { return graph->shape() == shape; });
     if (found == graphs_.end()) {
         auto graph = build(shape);
-        if (auto allocated = allocate(*graph); !allocated) {
+        if (auto allocated = allocate(graph->graph()); !allocated) {
             return pass(std::move(allocated));
         }
         if (graphs_.size() == kKeptGraphs) {
@@ -193,6 +224,10 @@ Result<void> Stepper::check(const Batch& batch) const {
         }
     }
     return {};
+}
+
+Result<void> Stepper::apply_pending() {
+    return impl_->apply_pending();
 }
 
 Result<Logits> Stepper::compute(const Batch& batch, const Plan& plan, size_t i) {

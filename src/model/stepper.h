@@ -51,6 +51,10 @@ public:
     // Whether every item is a token of the model's vocabulary. Errors: kInvalidArgument.
     Result<void> check(const Batch& batch) const;
 
+    // Does the moves that verbs left pending in the memory, keys turned, before its next `prepare`.
+    // Errors: kBackend; then they are pending still, and no sequence's keys have changed.
+    Result<void> apply_pending();
+
     // Computes ubatch `i` of a plan for `batch`: the next to commit, its moves applied. Commit it
     // to keep it. Errors: kStale for another `i` or a plan that is not open, kInvalidArgument as
     // `check`, kBackend; then nothing has become visible.

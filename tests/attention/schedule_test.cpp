@@ -208,6 +208,34 @@ TEST_F(ScheduleTest, PagesInAnyOrderGiveEachCellItsPosition) {
     }
 }
 
+// A fork that moved shares its rows with the sequence that did not, but in columns of its own.
+TEST_F(ScheduleTest, RowsSeenWithDifferentDeltasAreColumnsApart) {
+    start(4096, 16);
+    append({0}, 500);
+    fork(0, 1);
+    EXPECT_TRUE(append({0, 1}).turns.empty());
+    ASSERT_TRUE(cells_->seq_rm(SeqId{1}, 0, 100));
+    ASSERT_TRUE(cells_->seq_add(SeqId{1}, 0, -1, -100));
+    Batch batch;
+    batch.add(0, SeqId{0});
+    for (int i = 0; i < 2; i++)
+        batch.add(0, SeqId{1});
+    const Schedule s = run(batch).at(0);
+    EXPECT_EQ(s.n_streams, 1);
+    EXPECT_EQ(s.read_cells, 501 + 5 + 1 + 2);
+    EXPECT_EQ(s.attended_cells, 502 + 402 + 403);
+    ASSERT_EQ(s.turns.size(), s.rows.size());
+    for (size_t i = 0; i < 3; i++) {
+        const auto columns = visible(s, i);
+        for (size_t p = 0; p < columns.size(); p++) {
+            const uint32_t c = columns[p];
+            EXPECT_EQ(s.positions[c] + s.turns[c], static_cast<Pos>(p)) << "query " << i;
+            const bool moved = i > 0 && p < 401;
+            EXPECT_EQ(s.turns[c], moved ? -100 : 0) << "query " << i << " at " << p;
+        }
+    }
+}
+
 TEST_F(ScheduleTest, NeighbouringPagesAreOnePiece) {
     start(4096, 16);
     append({0}, 2000);

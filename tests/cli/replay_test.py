@@ -128,6 +128,21 @@ class ReplayTest(CellarTest):
         self.assertEqual(answers[3]["used_cells"], 1)
         self.assertEqual([each["seq"] for each in answers[3]["sequences"]], [3])
 
+    def test_shifts_and_divisions_move_positions(self):
+        logits = {"op": "decode", "items": [{"seq": 0, "tokens": [9]}], "logits": "last"}
+        tokens = {"op": "decode", "items": [{"seq": 0, "tokens": list(range(1, 13))}]}
+        answers = self.replay(NEW, tokens, {"op": "seq_add", "seq": 0, "p0": 4, "delta": -4},
+                              {"op": "view"}, {"op": "clear"}, tokens,
+                              {"op": "seq_div", "seq": 0, "p0": 0, "p1": -1, "d": 3},
+                              {"op": "view"}, logits, {"op": "clear"}, tokens, logits,
+                              {"op": "seq_add", "seq": 0, "delta": 2**31 - 10})
+        spans = [answers[i]["sequences"][0] for i in (3, 7)]
+        self.assertEqual([(each["pos_min"], each["pos_max"]) for each in spans], [(0, 7), (0, 3)])
+        self.assertGreater(max(abs(a - b) for a, b in zip(answers[8]["logits"][0],
+                                                          answers[11]["logits"][0])), 0.001)
+        self.assertFalse(answers[12]["ok"])
+        self.assertIn("passes the greatest", answers[12]["error"])
+
     def test_defrag_gathers_pages_of_which_little_is_seen(self):
         answers = self.replay({**NEW, "page": 4},
                               {"op": "decode", "items": [{"seq": 0, "tokens": list(range(16))}]},
@@ -196,6 +211,8 @@ class ReplayTest(CellarTest):
             ({"op": "seq_rm", "seq": 0, "p0": 5, "p1": 3}, "range"),
             ({"op": "seq_cp", "from": 0}, '"to"'), ({"op": "seq_cp", "to": 0}, '"from"'),
             ({"op": "seq_cp", "from": -1, "to": 0}, '"from"'),
+            ({"op": "seq_add", "seq": 0}, '"delta"'),
+            ({"op": "seq_div", "seq": 0, "d": 0}, '"d"'),
             ({"op": "clear", "data": 1}, '"data"'),
             ({"op": "new", "cells": 0}, '"cells"'), ({"op": "new", "cells": 1e9}, '"cells"'),
             ({"op": "new", "cells": 2**31}, '"cells"'), ({"op": "new", "page": 512}, '"page"'),

@@ -88,6 +88,20 @@ TEST_P(TinyModelTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
     }
 }
 
+// 64 tokens, of which 16 go and those behind them move up.
+TEST_P(TinyModelTest, ShiftsContinueWithTheLogitsOfLlamaCpp) {
+    decoding_.append(SeqId{0}, {tokens_.begin(), tokens_.begin() + 64});
+    ASSERT_TRUE(decoding_.memory().seq_rm(SeqId{0}, 8, 24));
+    ASSERT_TRUE(decoding_.memory().seq_add(SeqId{0}, 24, -1, -16));
+    ASSERT_EQ(decoding_.memory().seq_pos_max(SeqId{0}), 47);
+    const auto& steps = expected_["shift"]["continuation_a"];
+    ASSERT_FALSE(steps.empty());
+    for (size_t i = 0; i < steps.size(); i++) {
+        const Row row = decoding_.append(SeqId{0}, {expected_["continuation_a"][i].get<Token>()});
+        EXPECT_LE(max_difference(row, steps[i].get<Row>()), kTinyTolerance) << i;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ubatches, TinyModelTest,
                          ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3"),
                                             ::testing::Values(1u, 7u, 32u, 512u),
