@@ -105,6 +105,22 @@ public:
         lists_[to] = lists_[from];
     }
 
+    // `turn`: what a kept key [n_head_kv * head_dim_k] becomes when it moves by `delta`.
+    template <class Turn>
+    void shift(int seq, Pos p0, Pos delta, const Turn& turn) {
+        EXPECT_TRUE(memory_->seq_add(SeqId{seq}, p0, -1, delta));
+        for (Row& row : lists_[seq]) {
+            if (row.pos < p0) continue;
+            row.pos += delta;
+            row.k = turn(row.k, delta);
+        }
+    }
+
+    void remove_range(int seq, Pos p0, Pos p1) {
+        EXPECT_TRUE(memory_->seq_rm(SeqId{seq}, p0, p1));
+        std::erase_if(lists_[seq], [&](const Row& row) { return row.pos >= p0 && row.pos < p1; });
+    }
+
     void remove_tail(int seq, Pos from) {
         EXPECT_TRUE(memory_->seq_rm(SeqId{seq}, from, -1));
         std::erase_if(lists_[seq], [&](const Row& row) { return row.pos >= from; });
