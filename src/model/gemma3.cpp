@@ -217,7 +217,8 @@ std::optional<Rope> Gemma3Model::rope(uint32_t layer, uint32_t) const {
 float Gemma3Model::attn_scale() const {
     constexpr uint32_t kLayersOf27B = 62;
     if (config_.n_layer != kLayersOf27B) return config_.attn_scale;
-    return 1.0f / std::sqrt(static_cast<float>(config_.n_embd / config_.n_head));
+    const uint32_t share = config_.n_embd / config_.n_head;
+    return 1.0f / std::sqrt(static_cast<float>(share));
 }
 
 }  // namespace cellar
