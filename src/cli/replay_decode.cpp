@@ -103,6 +103,10 @@ Result<Answer> Replayer::decode(const JsonFields& fields) {
     if (!top) {
         return pass(std::move(top));
     }
+    auto ubatches = fields.whole_or("abort_after_ubatch", 0, kMaxInt, kMaxInt);
+    if (!ubatches) {
+        return pass(std::move(ubatches));
+    }
     Batch batch(model_.info().n_pos);
     for (const nlohmann::json& item : **items) {
         if (Result<void> added = add_item(item, *logits, model_.info().n_vocab, batch); !added) {
@@ -111,10 +115,11 @@ Result<Answer> Replayer::decode(const JsonFields& fields) {
     }
     const uint64_t attended_before = decoder_->stepper().stats().attended_cells;
     std::map<size_t, Answer> rows;  // by batch item: ubatches may compute them in another order
-    Result<void> decoded = decoder_->decode(batch, [&](size_t item, std::span<const float> row) {
+    const auto keep = [&](size_t item, std::span<const float> row) {
         rows[item] = *top > 0 ? largest(row, static_cast<size_t>(*top))
                               : Answer(std::vector<float>(row.begin(), row.end()));
-    });
+    };
+    auto decoded = decoder_->decode(batch, keep, static_cast<size_t>(*ubatches));
     if (!decoded) {
         return pass(std::move(decoded));
     }
@@ -123,6 +128,7 @@ Result<Answer> Replayer::decode(const JsonFields& fields) {
         list.push_back(std::move(row));
     }
     return Answer{{"logits", std::move(list)},
+                  {"ubatches", *decoded},
                   {"attended_cells", decoder_->stepper().stats().attended_cells - attended_before}};
 }
 

@@ -88,7 +88,7 @@ struct Replayer::Operation {
 const std::vector<Replayer::Operation>& Replayer::operations() {
     static const std::vector<Operation> kOperations = {
         {"new", {"cells", "type_k", "type_v", "ubatch", "page", "threads"}, &Replayer::make_new},
-        {"decode", {"items", "logits", "top"}, &Replayer::decode},
+        {"decode", {"items", "logits", "top", "abort_after_ubatch"}, &Replayer::decode},
         {"seq_rm", {"seq", "p0", "p1"}, &Replayer::seq_rm},
         {"seq_cp", {"from", "to", "p0", "p1"}, &Replayer::seq_cp},
         {"seq_add", {"seq", "p0", "p1", "delta"}, &Replayer::seq_add},

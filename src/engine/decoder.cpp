@@ -32,33 +32,34 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const Model& model,
     return decoder;
 }
 
-Result<void> Decoder::decode(const Batch& batch, const OnLogits& on_logits) {
+Result<size_t> Decoder::decode(const Batch& batch, const OnLogits& on_logits, size_t max_ubatches) {
     if (auto checked = stepper_->check(batch); !checked) {
-        return checked;
+        return pass(std::move(checked));
     }
     if (auto applied = stepper_->apply_pending(); !applied) {
-        return applied;
+        return pass(std::move(applied));
     }
     auto plan = memory_->prepare(batch, split_);
     if (!plan) {
         return pass(std::move(plan));
     }
-    for (size_t i = 0; i < plan->size(); i++) {
+    const size_t n = std::min(plan->size(), max_ubatches);
+    for (size_t i = 0; i < n; i++) {
         if (auto moved = memory_->apply_moves(*plan, i); !moved) {
-            return moved;
+            return pass(std::move(moved));
         }
         auto logits = stepper_->compute(batch, *plan, i);
         if (!logits) {
             return pass(std::move(logits));
         }
         if (auto committed = memory_->commit(*plan, i); !committed) {
-            return committed;
+            return pass(std::move(committed));
         }
         for (size_t row = 0; row < logits->items.size(); row++) {
             on_logits(logits->items[row], logits->row(row));
         }
     }
-    return {};
+    return n;
 }
 
 }  // namespace cellar

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -30,9 +31,11 @@ public:
     static Result<std::unique_ptr<Decoder>> create(const Model& model,
                                                    const DecoderOptions& options);
 
-    // Computes the batch, ubatch by ubatch. On error the ubatches committed so far stay (pos_max of
-    // the sequences tells how far) and nothing else has changed.
-    Result<void> decode(const Batch& batch, const OnLogits& on_logits);
+    // Computes the batch, ubatch by ubatch, or only the first `max_ubatches` of them. On error the
+    // ubatches committed so far stay (pos_max of the sequences tells how far) and nothing else has
+    // changed. Returns how many were committed.
+    Result<size_t> decode(const Batch& batch, const OnLogits& on_logits,
+                          size_t max_ubatches = SIZE_MAX);
 
     Memory& memory() { return *memory_; }
     const Memory& memory() const { return *memory_; }

@@ -70,7 +70,7 @@ const std::vector<Event>& Engine::step() {
         }
     }
     std::vector<std::optional<Result<Token>>> sampled(picks.size());
-    const Result<void> computed =
+    const Result<size_t> computed =
         decoder_.decode(batch_, [&](size_t item, std::span<const float> logits) {
             const size_t i = pick_of[item];
             sampled[i] = picks[i].task->sampler.sample(logits);

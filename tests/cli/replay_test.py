@@ -121,6 +121,19 @@ class ReplayTest(CellarTest):
         self.assertEqual(answers[4]["cells"], 96)  # whole pages of 32
         self.assertEqual(answers[5]["used_cells"], 0)
 
+    def test_an_abort_keeps_the_ubatches_before_it(self):
+        decode = {"op": "decode", "items": [{"seq": 0, "tokens": list(range(10))}]}
+        more = {"op": "decode", "items": [{"seq": 0, "tokens": list(range(8, 10))}],
+                "logits": "last", "top": 3}
+        answers = self.replay({**NEW, "ubatch": 4}, {**decode, "abort_after_ubatch": 0},
+                              {"op": "view"}, {**decode, "abort_after_ubatch": 2}, {"op": "view"},
+                              more, {"op": "clear"}, {**decode, "logits": "last", "top": 3})
+        self.assertEqual([answers[i]["ubatches"] for i in (1, 3, 5, 7)], [0, 2, 1, 3])
+        self.assertEqual([answers[i]["used_cells"] for i in (2, 4)], [0, 8])
+        for aborted, whole in zip(answers[5]["logits"][0], answers[7]["logits"][0]):
+            self.assertEqual(aborted[0], whole[0])
+            self.assertAlmostEqual(aborted[1], whole[1], places=4)
+
     def test_seq_keep_forgets_the_others(self):
         answers = self.replay(NEW, {"op": "decode", "items": [{"seq": 0, "tokens": [1, 2]},
                                                               {"seq": 3, "tokens": [4]}]},
