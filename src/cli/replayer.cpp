@@ -77,6 +77,25 @@ Result<SeqId> sequence(const JsonFields& fields, std::string_view key, int64_t l
     return SeqId{static_cast<int32_t>(*id)};
 }
 
+// What "seq", "p0" and "p1" name: positions of one sequence, or of all.
+struct SequencePart {
+    SeqId seq = kEverySeq;
+    Pos p0 = kOpen;
+    Pos p1 = kOpen;
+};
+
+Result<SequencePart> sequence_part(const JsonFields& fields) {
+    auto seq = sequence(fields, "seq", -1);
+    if (!seq) {
+        return pass(std::move(seq));
+    }
+    auto range = positions(fields);
+    if (!range) {
+        return pass(std::move(range));
+    }
+    return SequencePart{*seq, range->p0, range->p1};
+}
+
 }  // namespace
 
 struct Replayer::Operation {
@@ -196,15 +215,11 @@ Result<Answer> Replayer::make_new(const JsonFields& fields) {
 }
 
 Result<Answer> Replayer::seq_rm(const JsonFields& fields) {
-    auto seq = sequence(fields, "seq", -1);
-    if (!seq) {
-        return pass(std::move(seq));
+    auto part = sequence_part(fields);
+    if (!part) {
+        return pass(std::move(part));
     }
-    auto range = positions(fields);
-    if (!range) {
-        return pass(std::move(range));
-    }
-    return done(memory().seq_rm(*seq, range->p0, range->p1));
+    return done(memory().seq_rm(part->seq, part->p0, part->p1));
 }
 
 Result<Answer> Replayer::seq_cp(const JsonFields& fields) {
@@ -224,35 +239,27 @@ Result<Answer> Replayer::seq_cp(const JsonFields& fields) {
 }
 
 Result<Answer> Replayer::seq_add(const JsonFields& fields) {
-    auto seq = sequence(fields, "seq", -1);
-    if (!seq) {
-        return pass(std::move(seq));
-    }
-    auto range = positions(fields);
-    if (!range) {
-        return pass(std::move(range));
+    auto part = sequence_part(fields);
+    if (!part) {
+        return pass(std::move(part));
     }
     auto delta = fields.whole("delta", -kMaxInt, kMaxInt);
     if (!delta) {
         return pass(std::move(delta));
     }
-    return done(memory().seq_add(*seq, range->p0, range->p1, static_cast<Pos>(*delta)));
+    return done(memory().seq_add(part->seq, part->p0, part->p1, static_cast<Pos>(*delta)));
 }
 
 Result<Answer> Replayer::seq_div(const JsonFields& fields) {
-    auto seq = sequence(fields, "seq", -1);
-    if (!seq) {
-        return pass(std::move(seq));
-    }
-    auto range = positions(fields);
-    if (!range) {
-        return pass(std::move(range));
+    auto part = sequence_part(fields);
+    if (!part) {
+        return pass(std::move(part));
     }
     auto d = fields.whole("d", 1, kMaxInt);
     if (!d) {
         return pass(std::move(d));
     }
-    return done(memory().seq_div(*seq, range->p0, range->p1, static_cast<int32_t>(*d)));
+    return done(memory().seq_div(part->seq, part->p0, part->p1, static_cast<int32_t>(*d)));
 }
 
 Result<Answer> Replayer::seq_keep(const JsonFields& fields) {
