@@ -74,9 +74,9 @@ void fill_mask_row(typename As::Type* row, const Schedule& schedule, const Sched
         const Schedule::Piece& piece = schedule.pieces[i];
         const uint32_t first = piece.column + std::max(before, query.begin) - before;
         const uint32_t end = piece.column + std::min(piece.count, query.end - before);
-        for (uint32_t c = first; c < end; c++) {
-            const Pos distance = positions[c] + piece.delta - query.pos;
-            row[c] = As::of(distances ? static_cast<float>(distance) : 0.0f);
+        if (!distances && first < end) std::fill(row + first, row + end, As::of(0.0f));
+        for (uint32_t c = first; distances && c < end; c++) {
+            row[c] = As::of(static_cast<float>(positions[c] + piece.delta - query.pos));
         }
         before += piece.count;
     }
@@ -171,10 +171,9 @@ ggml_tensor* GraphAttention::gather(ggml_tensor* pool, int64_t n_head_kv, const 
 // Gathered keys [head_dim * n_head_kv, n] at the positions where they are seen. Zero rows stay so.
 ggml_tensor* GraphAttention::turn(ggml_tensor* rows, int64_t n_head_kv, const Rope& rope) {
     assert(memory_.config().n_pos == 1);
-    const int64_t width = rows->ne[0], n = rows->ne[1];
-    if (turns_ == nullptr) turns_ = input(ggml_new_tensor_1d(ctx_, GGML_TYPE_I32, n), "turns");
-    ggml_tensor* heads = ggml_reshape_3d(ctx_, rows, width / n_head_kv, n_head_kv, n);
-    return ggml_reshape_2d(ctx_, turn_further(ctx_, heads, turns_, rope), width, n);
+    if (turns_ == nullptr)
+        turns_ = input(ggml_new_tensor_1d(ctx_, GGML_TYPE_I32, rows->ne[1]), "turns");
+    return turn_rows(ctx_, rows, n_head_kv, turns_, rope);
 }
 
 // The rows of items, in another order; as they are with `by` null.

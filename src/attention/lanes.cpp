@@ -16,14 +16,14 @@ bool contains_all(std::span<const SeqId> seqs, std::span<const SeqId> wanted) {
 class LaneFinder {
 public:
     LaneFinder(const Cells& cells, const UbatchPlan& ubatch, uint32_t group)
-        : cells_(cells), ubatch_(ubatch), group_(group) {}
+        : cells_(cells), ubatch_(ubatch), group_(group), window_(cells.window(group)) {}
 
     std::vector<Lane> find() {
         group_items();
         for (Lane& lane : lanes_) {
             add_committed(lane);
             add_own(lane);
-            if (cells_.window(group_) > 0) limit(lane);
+            if (window_ > 0) limit(lane);
         }
         return std::move(lanes_);
     }
@@ -66,9 +66,11 @@ private:
 
     // What the lane's sequences hold already: all of them the same, and all of it before the
     // ubatch, since positions grow. A tail that was copied for this ubatch is still listed where
-    // it stood; its cells are the same there.
+    // it stood; its cells are the same there. What the window hides from the first item, and so
+    // from all, is left out by whole spans, so that a step costs a window and not a sequence.
     void add_committed(Lane& lane) const {
         for (const Span& span : cells_.spans(lane.seqs[0], group_)) {
+            if (window_ > 0 && hides(lane.queries[0].pos, last_pos(span))) continue;
             add(lane, {value(span.page) * cells_.page_size() + span.first, span.count, span.delta});
         }
     }
@@ -92,13 +94,16 @@ private:
 
     // Begins each query's columns where its window begins, and leaves out those that none sees.
     void limit(Lane& lane) const {
-        sort_columns(lane);
-        const std::vector<Pos> positions = column_positions(lane);
+        std::vector<Pos> positions = column_positions(lane);
+        if (!std::is_sorted(positions.begin(), positions.end())) {
+            sort_columns(lane, positions);
+            positions = column_positions(lane);
+        }
         uint32_t first = lane.n_columns;
         for (Lane::Query& query : lane.queries) {
-            const int64_t last_hidden = int64_t{query.pos} - cells_.window(group_);
             const auto begin =
-                std::upper_bound(positions.begin(), positions.begin() + query.end, last_hidden);
+                std::partition_point(positions.begin(), positions.begin() + query.end,
+                                     [&](Pos pos) { return hides(query.pos, pos); });
             query.begin = static_cast<uint32_t>(begin - positions.begin());
             first = std::min(first, query.begin);
         }
@@ -120,9 +125,7 @@ private:
     }
 
     // Shifts can lay spans over each other; then the columns in order of position are single cells.
-    void sort_columns(Lane& lane) const {
-        const std::vector<Pos> positions = column_positions(lane);
-        if (std::is_sorted(positions.begin(), positions.end())) return;
+    void sort_columns(Lane& lane, const std::vector<Pos>& positions) const {
         std::vector<RowRun> cells;
         for (const RowRun& run : lane.runs) {
             for (uint32_t row = run.row; row < run.end(); row++)
@@ -166,11 +169,17 @@ private:
         return items;
     }
 
+    // Whether a position lies before the window of a query.
+    bool hides(Pos query, Pos pos) const { return pos <= int64_t{query} - window_; }
+
+    Pos last_pos(const Span& span) const { return cells_.pos(group_, span, span.count - 1u); }
+
     Pos pos(uint32_t item) const { return ubatch_.positions[size_t{item} * cells_.n_pos()]; }
 
     const Cells& cells_;
     const UbatchPlan& ubatch_;
     const uint32_t group_;
+    const uint32_t window_;
     bool coupled_ = false;  // some items belong to several sequences
     std::vector<Lane> lanes_;
 };

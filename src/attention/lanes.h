@@ -37,8 +37,8 @@ struct Lane {
 };
 
 // The lanes of a ubatch that is about to be computed, in order of their first items: what its
-// sequences hold now, and the cells that it writes itself. O(items + spans), with a window
-// O(items + cells).
+// sequences hold now, and the cells that it writes itself. O(items + spans), and with a
+// window besides O(cells that it shows).
 std::vector<Lane> find_lanes(const Cells& cells, const UbatchPlan& ubatch, uint32_t group);
 
 }  // namespace cellar

@@ -13,14 +13,16 @@ ggml_tensor* apply_rope(ggml_context* ctx, ggml_tensor* x, ggml_tensor* position
                          rope.beta_fast, rope.beta_slow);
 }
 
-ggml_tensor* turn_further(ggml_context* ctx, ggml_tensor* x, ggml_tensor* deltas,
-                          const Rope& rope) {
+ggml_tensor* turn_rows(ggml_context* ctx, ggml_tensor* rows, int64_t n_head, ggml_tensor* deltas,
+                       const Rope& rope) {
     Rope further = rope;
     // Where it blends frequencies (YaRN) ggml multiplies by
     // attn_factor * (1 + 0.1 ln(1 / freq_scale)).
     further.attn_factor =
         rope.ext_factor == 0.0f ? 1.0f : 1.0f / (1.0f + 0.1f * std::log(1.0f / rope.freq_scale));
-    return apply_rope(ctx, x, deltas, further);
+    const int64_t width = rows->ne[0], n = rows->ne[1];
+    ggml_tensor* heads = ggml_reshape_3d(ctx, rows, width / n_head, n_head, n);
+    return ggml_reshape_2d(ctx, apply_rope(ctx, heads, deltas, further), width, n);
 }
 
 }  // namespace cellar

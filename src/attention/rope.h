@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 struct ggml_context;
 struct ggml_tensor;
 
@@ -23,8 +25,10 @@ struct Rope {
 ggml_tensor* apply_rope(ggml_context* ctx, ggml_tensor* x, ggml_tensor* positions,
                         const Rope& rope);
 
-// The same for what has been turned before: its angles grow, its magnitudes stay. Every angle of a
-// rope is its position times a frequency that depends on no position, so turns add up.
-ggml_tensor* turn_further(ggml_context* ctx, ggml_tensor* x, ggml_tensor* deltas, const Rope& rope);
+// Rows of keys [head_dim * n_head, n], f32 and turned before, turned further by `deltas`, i32 [n]:
+// angles grow, magnitudes stay. Every angle of a rope is its position times a frequency that
+// depends on no position, so turns add up.
+ggml_tensor* turn_rows(ggml_context* ctx, ggml_tensor* rows, int64_t n_head, ggml_tensor* deltas,
+                       const Rope& rope);
 
 }  // namespace cellar

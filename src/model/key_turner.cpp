@@ -83,10 +83,7 @@ void TurnGraph::list_cells(const Memory& memory, std::span<const CellMove> moves
 void TurnGraph::turn_layer(ggml_tensor* pool, uint32_t n_head_kv, const Rope& rope) {
     ggml_context* ctx = ctx_.get();
     ggml_tensor* rows = ggml_get_rows(ctx, pool, rows_in_);
-    const int64_t width = rows->ne[0];
-    ggml_tensor* keys = ggml_reshape_3d(ctx, rows, width / n_head_kv, n_head_kv, rows->ne[1]);
-    keys = turn_further(ctx, keys, deltas_in_, rope);
-    rows = ggml_reshape_2d(ctx, keys, width, rows->ne[1]);
+    rows = turn_rows(ctx, rows, n_head_kv, deltas_in_, rope);
     ggml_build_forward_expand(graph_, ggml_set_rows(ctx, pool, rows, rows_out_));
 }
 

@@ -202,11 +202,6 @@ TEST_P(GraphAttentionTest, AFullPoolIsAttended) {
     EXPECT_LE(rig.append({1}, 32), kTolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, GraphAttentionTest, ::testing::Bool(), [](const auto& test) {
-    return std::string(test.param ? "flash" : "softmax");
-});
-
-// One graph serves all ubatches of its shape, as decode steps use it.
 // Windows shorter than a page, than a ubatch, and longer than both; sequences shared and private.
 TEST_P(GraphAttentionTest, AWindowHidesWhatStandsBeforeIt) {
     for (const uint32_t window : {1u, 5u, 16u, 40u}) {
@@ -227,6 +222,24 @@ TEST_P(GraphAttentionTest, AWindowHidesWhatStandsBeforeIt) {
     }
 }
 
+TEST_P(GraphAttentionTest, AWindowOverSpansThatLieOverEachOther) {
+    RigConfig config;
+    config.flash = GetParam();
+    config.window = 8;
+    AttentionRig rig(config);
+    EXPECT_LE(rig.append({0}, 40), kTolerance);
+    rig.shift(0, 20, -13, [](const std::vector<float>& key, Pos) { return key; });
+    EXPECT_LE(rig.append({0}, 1), kTolerance);
+    EXPECT_EQ(rig.schedule().attended_cells, 8);
+    rig.shift(0, 22, -4, [](const std::vector<float>& key, Pos) { return key; });
+    EXPECT_LE(rig.append({0}, 3), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, GraphAttentionTest, ::testing::Bool(), [](const auto& test) {
+    return std::string(test.param ? "flash" : "softmax");
+});
+
+// One graph serves all ubatches of its shape, as decode steps use it.
 TEST(GraphAttentionShapeTest, StepsOfOneLengthClassShareAShape) {
     AttentionRig rig({});
     rig.append({0}, 40);
