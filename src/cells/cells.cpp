@@ -82,8 +82,7 @@ Pos Cells::seq_pos_max(SeqId seq) const {
 
 Result<Plan> Cells::prepare(const Batch& batch, const SplitOptions& options) {
     if (busy()) return fail(Code::kBusy, "a plan is open");
-    if (!pending_.empty())
-        return fail(Code::kBusy, fmt::format("{} moves of cells are pending", pending_.size()));
+    if (auto ok = check_moves_done(); !ok) return pass(std::move(ok));
     return Planner(*this, batch, options).run();
 }
 

@@ -29,8 +29,8 @@ struct CellsConfig {
 };
 
 // Cells of a pool, rounded up to whole pages. Errors: kInvalidArgument for a page size that is no
-// power of two from 1 to 256, for no cells or more than graphs can number, and for
-// more than 2^26 pages.
+// power of two from 1 to 256, for no cells or more than graphs can number, and for more than 2^26
+// pages.
 Result<uint32_t> whole_pages(uint32_t n_cells, uint32_t page_size);
 
 // The bookkeeping of an attention memory: which sequence sees which cells of which pages. It knows
@@ -113,6 +113,9 @@ public:
     // In the order in which they must be done, all of them before the next `prepare` (which is
     // kBusy until then). Sources stay as they are until `finish_moves`.
     std::span<const CellMove> pending() const { return pending_; }
+
+    // kBusy while there are any.
+    Result<void> check_moves_done() const;
 
     // Says that the pending moves have been done.
     void finish_moves();

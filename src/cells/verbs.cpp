@@ -189,6 +189,11 @@ Result<void> Cells::clear() {
     return {};
 }
 
+Result<void> Cells::check_moves_done() const {
+    if (pending_.empty()) return {};
+    return fail(Code::kBusy, fmt::format("{} moves of cells are pending", pending_.size()));
+}
+
 void Cells::finish_moves() {
     for (const CellMove& move : pending_)
         pools_[move.group].release(move.copy.from,

@@ -92,8 +92,7 @@ Result<void> Memory::check_turns() const {
 }
 
 Result<uint32_t> Memory::defrag(uint32_t max_cells) {
-    if (!pending().empty())
-        return fail(Code::kBusy, fmt::format("{} moves of cells are pending", pending().size()));
+    if (auto ok = cells_.check_moves_done(); !ok) return pass(std::move(ok));
     auto moved = cells_.defrag(max_cells);
     for (const CellMove& move : pending())
         copy_cells(move);

@@ -179,7 +179,7 @@ ggml_tensor* Gemma3Model::build(StepGraph& graph) const {
         attended = graph.rms_norm(graph.linear(layer.o, attended), layer.attn_post_norm, eps);
         x = ggml_add(ctx, attended, x);
         ggml_tensor* normed = graph.rms_norm(x, layer.ffn_norm, eps);
-        ggml_tensor* fed = graph.geglu(layer.gate, layer.up, layer.down, normed);
+        ggml_tensor* fed = graph.glu(GGML_GLU_OP_GEGLU, layer.gate, layer.up, layer.down, normed);
         x = ggml_add(ctx, graph.rms_norm(fed, layer.ffn_post_norm, eps), x);
     }
     ggml_tensor* logits = graph.linear(output_, graph.rms_norm(x, output_norm_, eps));

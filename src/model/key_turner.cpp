@@ -53,17 +53,16 @@ TurnGraph::TurnGraph(const Model& model, const Memory& memory, std::span<const C
     rows_in_ = input(GGML_TYPE_I32);
     rows_out_ = input(GGML_TYPE_I64);
     deltas_in_ = input(GGML_TYPE_I32);
-    bool any = false;
     for (uint32_t i = 0; i < layers.size() && !rows_.empty(); i++) {
         const auto rope = model.rope(i, memory.config().n_cells);
         if (layers[i].group == moves[0].group && rope) {
             turn_layer(memory.k(i), layers[i].n_head_kv, *rope);
-            any = true;
         }
     }
-    if (!any) {
-        rows_.clear();
-    }
+}
+
+bool TurnGraph::empty() const {
+    return ggml_graph_n_nodes(graph_) == 0;
 }
 
 void TurnGraph::list_cells(const Memory& memory, std::span<const CellMove> moves) {

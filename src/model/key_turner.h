@@ -24,7 +24,7 @@ public:
     // `moves`: of one group, copied; those that do not turn are passed over.
     TurnGraph(const Model& model, const Memory& memory, std::span<const CellMove> moves);
 
-    bool empty() const { return rows_.empty(); }  // no key turns
+    bool empty() const;  // no key turns
     ggml_cgraph* graph() const { return graph_; }
 
     // Once the graph is allocated, before it is run.

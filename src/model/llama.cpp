@@ -44,16 +44,13 @@ ggml_tensor* LlamaModel::build(StepGraph& graph) const {
         }
         x = ggml_add(ctx, graph.linear(layer.o, attended), x);
         ggml_tensor* normed = graph.rms_norm(x, layer.ffn_norm, config_.rms_eps);
-        x = ggml_add(ctx, graph.swiglu(layer.gate, layer.up, layer.down, normed), x);
+        x = ggml_add(ctx, graph.glu(GGML_GLU_OP_SWIGLU, layer.gate, layer.up, layer.down, normed),
+                     x);
     }
     return graph.linear(weights_.output, graph.rms_norm(x, weights_.output_norm, config_.rms_eps));
 }
 
 std::optional<Rope> LlamaModel::rope(uint32_t, uint32_t n_ctx) const {
-    return rope_in(n_ctx);
-}
-
-Rope LlamaModel::rope_in(uint32_t n_ctx) const {
     Rope rope = config_.rope.rope;
     rope.factors = weights_.rope_factors(n_ctx, rope);
     return rope;
@@ -61,7 +58,7 @@ Rope LlamaModel::rope_in(uint32_t n_ctx) const {
 
 ggml_tensor* LlamaModel::attention(StepGraph& graph, uint32_t index, ggml_tensor* x) const {
     const LlamaLayer& layer = weights_.layers[index];
-    const Rope rope = rope_in(graph.n_ctx());
+    const Rope rope = *this->rope(index, graph.n_ctx());
     const uint32_t n_head_kv = config_.n_head_kv[index];
     ggml_tensor* q = graph.rope(graph.heads(graph.linear(layer.q, x), config_.n_head), rope);
     ggml_tensor* k = graph.rope(graph.heads(graph.linear(layer.k, x), n_head_kv), rope);

@@ -20,8 +20,6 @@ public:
 private:
     LlamaModel(const GgufFile& file, LlamaConfig config, LlamaWeights weights);
 
-    Rope rope_in(uint32_t n_ctx) const;
-
     // x [n_embd, n_tokens] → [n_head * head_dim, n_tokens].
     ggml_tensor* attention(StepGraph& graph, uint32_t index, ggml_tensor* x) const;
 

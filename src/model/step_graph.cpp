@@ -83,21 +83,15 @@ ggml_tensor* StepGraph::attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, g
     return attention_[group].attend(graph_, layer, q, k, v, params);
 }
 
-ggml_tensor* StepGraph::geglu(const Linear& gate, const Linear& up, const Linear& down,
-                              ggml_tensor* x) {
-    ggml_tensor* wide = ggml_geglu_split(ctx(), linear_in_ffn(gate, x), linear_in_ffn(up, x));
-    return linear_in_ffn(down, wide);
-}
-
 // llama.cpp scales a feed-forward product after its bias, and any other before.
 ggml_tensor* StepGraph::linear_in_ffn(const Linear& weights, ggml_tensor* x) {
     ggml_tensor* y = linear({weights.weight, weights.bias, nullptr}, x);
     return weights.scale ? ggml_mul(ctx(), y, weights.scale) : y;
 }
 
-ggml_tensor* StepGraph::swiglu(const Linear& gate, const Linear& up, const Linear& down,
-                               ggml_tensor* x) {
-    ggml_tensor* wide = ggml_swiglu_split(ctx(), linear_in_ffn(gate, x), linear_in_ffn(up, x));
+ggml_tensor* StepGraph::glu(ggml_glu_op op, const Linear& gate, const Linear& up,
+                            const Linear& down, ggml_tensor* x) {
+    ggml_tensor* wide = ggml_glu_split(ctx(), linear_in_ffn(gate, x), linear_in_ffn(up, x), op);
     return linear_in_ffn(down, wide);
 }
 

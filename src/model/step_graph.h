@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ggml-cpp.h>
+#include <ggml.h>
 
 #include <cstdint>
 #include <span>
@@ -54,10 +55,10 @@ public:
     ggml_tensor* attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                         const AttendParams& params);
 
-    // down(f(gate(x)) * up(x)), where each of the three is scale * (weight x + bias), and f is silu
-    // or gelu.
-    ggml_tensor* swiglu(const Linear& gate, const Linear& up, const Linear& down, ggml_tensor* x);
-    ggml_tensor* geglu(const Linear& gate, const Linear& up, const Linear& down, ggml_tensor* x);
+    // down(f(gate(x)) * up(x)), where each of the three is scale * (weight x + bias), and `op`
+    // names f: GGML_GLU_OP_SWIGLU (silu) or GGML_GLU_OP_GEGLU (gelu).
+    ggml_tensor* glu(ggml_glu_op op, const Linear& gate, const Linear& up, const Linear& down,
+                     ggml_tensor* x);
 
     // The rows of x [n, n_tokens] that logits are wanted of: [n, n_outputs]. For the last layer,
     // whose other rows nobody reads once its k and v are kept. Null if none are wanted.

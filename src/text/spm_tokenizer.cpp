@@ -40,8 +40,8 @@ public:
 
     // O(n log n) time and about 40 bytes of memory for each byte of the text.
     void encode(std::string_view text, std::vector<Token>& tokens) override {
-        const std::string escaped = replace_all(text, " ", kSpace);
-        text_ = tokenizer_.adds_space_ ? std::string(kSpace) + escaped : escaped;
+        text_ = tokenizer_.adds_space_ ? kSpace : "";
+        text_ += replace_all(text, " ", kSpace);
         for (size_t at = 0; at < text_.size();) {
             const size_t size = part_size(std::string_view(text_).substr(at));
             encode_part(std::string_view(text_).substr(at, size), tokens);

@@ -49,11 +49,10 @@ protected:
     virtual std::string spelled(Token token) const = 0;
     virtual std::unique_ptr<PlainEncoder> make_encoder() const = 0;
 
-    bool is_special(Token token) const;
-
 private:
     class Encoding;  // one encode_pieces at work
 
+    bool is_special(Token token) const;
     Result<void> collect_specials();
 
     Vocab vocab_;

@@ -107,23 +107,19 @@ INSTANTIATE_TEST_SUITE_P(Ubatches, TinyModelTest,
                                             ::testing::Values(1u, 7u, 32u, 512u),
                                             ::testing::Values(Flash::kOn, Flash::kOff)));
 
-struct RealModel {
-    const char* file;      // in the folder of models
-    const char* expected;  // in tests/data/expected
-    uint32_t n_cells;
-};
-
-constexpr RealModel kSmolLm2{"SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2.json", 1024};
-
-class RealModelTest : public ::testing::TestWithParam<std::tuple<RealModel, int>> {
+class SmolLm2Test : public ::testing::TestWithParam<int> {
 protected:
-    static const RealModel& real() { return std::get<0>(GetParam()); }
-    static std::string path() { return std::string(CELLAR_MODELS "/") + real().file; }
+    static constexpr const char* kPath = CELLAR_MODELS "/SmolLM2-135M-Instruct.Q4_1.gguf";
 
     void SetUp() override {
-        if (!std::filesystem::exists(path())) {
-            GTEST_SKIP() << path() << " is missing: `make models` fetches it.";
+        if (!std::filesystem::exists(kPath)) {
+            GTEST_SKIP() << kPath << " is missing: `make run` downloads it.";
         }
+    }
+
+    static const Model& model() {
+        static const auto model = open_model(kPath);
+        return *model;
     }
 };
 
@@ -132,14 +128,12 @@ Token greedy(const Row& row) {
 }
 
 // Steps are teacher-forced: each is fed the listed token, whatever ours was.
-TEST_P(RealModelTest, ChoosesTheTokensOfLlamaCppButForTies) {
-    const nlohmann::json text =
-        expected(real().expected)[static_cast<size_t>(std::get<1>(GetParam()))];
+TEST_P(SmolLm2Test, ChoosesTheTokensOfLlamaCppButForTies) {
+    const nlohmann::json text = expected("smollm2.json")[static_cast<size_t>(GetParam())];
     DecoderOptions options;
-    options.n_cells = real().n_cells;
+    options.n_cells = 1024;
     options.n_threads = 2;
-    const auto model = open_model(path());
-    Decoding decoding(*model, options);
+    Decoding decoding(model(), options);
     Row row = decoding.append(SeqId{0}, text["tokens"].get<std::vector<Token>>());
     int judged = 0;
     float most = 0;
@@ -163,9 +157,7 @@ TEST_P(RealModelTest, ChoosesTheTokensOfLlamaCppButForTies) {
     std::printf("    largest difference of a top-5 logit: %.4f\n", static_cast<double>(most));
 }
 
-INSTANTIATE_TEST_SUITE_P(SmolLm2, RealModelTest,
-                         ::testing::Combine(::testing::Values(kSmolLm2), ::testing::Range(0, 6)),
-                         [](const auto& test) { return std::to_string(test.index); });
+INSTANTIATE_TEST_SUITE_P(Prompts, SmolLm2Test, ::testing::Range(0, 6));
 
 }  // namespace
 }  // namespace cellar
