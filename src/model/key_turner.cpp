@@ -3,7 +3,7 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 
-#include <algorithm>
+#include <map>
 
 namespace cellar {
 
@@ -16,21 +16,19 @@ constexpr size_t kTensorsBesides = 8;
 }  // namespace
 
 size_t moves_at_once(std::span<const CellMove> moves) {
-    std::vector<PageId> written;
+    std::map<PageId, uint32_t> written;  // up to which cell: moves fill a page from its start
     uint32_t cells = 0;
     size_t n = 0;
     for (; n < moves.size(); n++) {
         const CellCopy& copy = moves[n].copy;
-        const bool reads_written =
-            std::find(written.begin(), written.end(), copy.from) != written.end();
-        if (moves[n].group != moves[0].group || reads_written ||
+        const bool reads_written = written.contains(copy.from);
+        uint32_t& end = written[copy.to];
+        if (moves[n].group != moves[0].group || copy.to_first < end || reads_written ||
             (n > 0 && cells + copy.count > kMostCells)) {
             break;
         }
+        end = copy.to_first + uint32_t{copy.count};
         cells += copy.count;
-        if (written.empty() || written.back() != copy.to) {
-            written.push_back(copy.to);
-        }
     }
     return n;
 }

@@ -13,8 +13,8 @@
 namespace cellar {
 
 // How many of the first moves, all of one group, one TurnGraph does: none of them reads a page that
-// one before it writes, and together they have at most some thousands of cells, or are a single
-// one.
+// one before it writes, nor writes the same cells, and together they have at most some thousands of
+// cells, or are a single one.
 size_t moves_at_once(std::span<const CellMove> moves);
 
 // The graph that turns the keys of copied cells in all layers of a group, in place: through f32
