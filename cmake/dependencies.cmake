@@ -5,6 +5,7 @@ find_package(tl-expected REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(highway REQUIRED IMPORTED_TARGET libhwy)
 
 if(CELLAR_BUILD_CLI OR CELLAR_BUILD_TESTS OR CELLAR_BUILD_BENCH)
     find_package(nlohmann_json REQUIRED)

@@ -8,49 +8,12 @@
 #include <limits>
 #include <vector>
 
+#include "attention/input_writer.h"
 #include "attention/rope.h"
 #include "memory/ggml_compat.h"
 
 namespace cellar {
 namespace {
-
-// The values of a tensor, to be written from the host and handed over at the end of its life:
-// straight into host memory, over a copy to any other.
-template <class T>
-class Writer {
-public:
-    explicit Writer(ggml_tensor* tensor) : tensor_(tensor) {
-        assert(tensor->buffer != nullptr && ggml_is_contiguous(tensor));
-        const auto n = static_cast<size_t>(ggml_nelements(tensor));
-        if (ggml_backend_buffer_is_host(tensor->buffer)) {
-            values_ = static_cast<T*>(tensor->data);
-        } else {
-            copy_.resize(n);
-            values_ = copy_.data();
-        }
-    }
-    Writer(const Writer&) = delete;
-    Writer& operator=(const Writer&) = delete;
-    ~Writer() {
-        if (!copy_.empty()) {
-            ggml_backend_tensor_set(tensor_, copy_.data(), 0, copy_.size() * sizeof(T));
-        }
-    }
-
-    T* data() { return values_; }
-
-private:
-    ggml_tensor* tensor_;
-    T* values_ = nullptr;
-    std::vector<T> copy_;
-};
-
-template <class T, class Values>
-void set(ggml_tensor* tensor, const Values& values) {
-    Writer<T> writer(tensor);
-    std::transform(values.begin(), values.end(), writer.data(),
-                   [](auto value) { return static_cast<T>(value); });
-}
 
 struct AsF16 {
     using Type = ggml_fp16_t;
@@ -84,7 +47,7 @@ void fill_mask_row(typename As::Type* row, const Schedule& schedule, const Sched
 
 template <class As>
 void fill_mask(ggml_tensor* mask, const Schedule& schedule, bool distances) {
-    Writer<typename As::Type> writer(mask);
+    InputWriter<typename As::Type> writer(mask);
     for (size_t i = 0; i < schedule.n_tokens; i++) {
         fill_mask_row<As>(writer.data() + i * schedule.length, schedule, schedule.queries[i],
                           distances);
@@ -93,21 +56,10 @@ void fill_mask(ggml_tensor* mask, const Schedule& schedule, bool distances) {
 
 }  // namespace
 
-AttentionShape shape_of(const Schedule& schedule) {
-    return {schedule.n_tokens, schedule.n_streams, schedule.length, schedule.in_order,
-            !schedule.turns.empty()};
-}
-
-AttentionShape widest_shape(const Memory& memory, uint32_t group, uint32_t n_tokens) {
-    const PagePool& pool = memory.cells().pool(group);
-    return {n_tokens, 1, length_class(pool.n_pages() * pool.page_size()), true, true};
-}
-
 GraphAttention::GraphAttention(ggml_context* ctx, const Memory& memory, uint32_t group,
                                const AttentionShape& shape, bool flash)
-    : ctx_(ctx), memory_(memory), shape_(shape), flash_(flash), group_(group) {
+    : Attention(ctx, memory, group, shape.n_tokens), shape_(shape), flash_(flash) {
     const int64_t n_tokens = shape.n_tokens;
-    cells_ = input(ggml_new_tensor_1d(ctx, GGML_TYPE_I64, n_tokens), "cells");
     const int64_t n_rows = int64_t{shape.length} * shape.n_streams;
     rows_ = input(ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_rows), "rows");
     if (!shape.in_order) {
@@ -137,31 +89,11 @@ ggml_tensor* GraphAttention::attend(ggml_cgraph* graph, uint32_t layer, ggml_ten
     return reorder(weigh(q, keys, values, mask_for(params), params), place_);
 }
 
-ggml_tensor* GraphAttention::input(ggml_tensor* tensor, const char* name) const {
-    ggml_set_input(tensor);
-    ggml_format_name(tensor, "%s_%u", name, group_);
-    return tensor;
-}
-
-// Writes `values` [head_dim, n_head_kv, n_tokens] into the pool; the result is the pool, written.
-ggml_tensor* GraphAttention::keep(ggml_cgraph* graph, ggml_tensor* pool,
-                                  ggml_tensor* values) const {
-    const size_t head_bytes = static_cast<size_t>(values->ne[0]) * sizeof(float);
-    if (values->nb[0] != sizeof(float) || values->nb[1] != head_bytes) {
-        values = ggml_cont(ctx_, values);
-    }
-    ggml_tensor* rows =
-        ggml_view_2d(ctx_, values, values->ne[0] * values->ne[1], values->ne[2], values->nb[2], 0);
-    ggml_tensor* written = ggml_set_rows(ctx_, pool, rows, cells_);
-    ggml_build_forward_expand(graph, written);
-    return written;
-}
-
 // The streams' rows as f32, turned where their positions moved and `rope` is not null:
 // [head_dim, length, n_head_kv, n_streams].
 ggml_tensor* GraphAttention::gather(ggml_tensor* pool, int64_t n_head_kv, const Rope* rope) {
     ggml_tensor* rows = ggml_get_rows(ctx_, pool, rows_);
-    if (shape_.turned && rope != nullptr) rows = turn(rows, n_head_kv, *rope);
+    if (shape_.n_turned > 0 && rope != nullptr) rows = turn(rows, n_head_kv, *rope);
     const int64_t head_dim = rows->ne[0] / n_head_kv;
     const size_t head_bytes = static_cast<size_t>(head_dim) * sizeof(float);
     return ggml_view_4d(ctx_, rows, head_dim, shape_.length, n_head_kv, shape_.n_streams,
@@ -215,17 +147,18 @@ ggml_tensor* GraphAttention::weigh(ggml_tensor* q, ggml_tensor* k, ggml_tensor* 
     return ggml_cont_2d(ctx_, ggml_permute(ctx_, sums, 0, 2, 1, 3), width, shape_.n_tokens);
 }
 
-void GraphAttention::set_inputs(const Schedule& schedule, const UbatchPlan& ubatch) {
-    assert(shape_of(schedule) == shape_);
-    set<int64_t>(cells_, ubatch.groups[group_].cells);
-    set<int32_t>(rows_, schedule.rows);
-    if (turns_ != nullptr) set<int32_t>(turns_, schedule.turns);
+void GraphAttention::set_inputs(const AttentionPlan& plan, const UbatchPlan& ubatch) {
+    assert(shape_of(plan) == shape_);
+    const auto& schedule = std::get<Schedule>(plan);
+    set_cells(ubatch);
+    write_input<int32_t>(rows_, schedule.rows);
+    if (turns_ != nullptr) write_input<int32_t>(turns_, schedule.turns);
     if (order_ != nullptr) {
-        set<int32_t>(order_, schedule.order);
+        write_input<int32_t>(order_, schedule.order);
         std::vector<uint32_t> place(schedule.order.size());
         for (uint32_t i = 0; i < place.size(); i++)
             place[schedule.order[i]] = i;
-        set<int32_t>(place_, place);
+        write_input<int32_t>(place_, place);
     }
     if (mask_ != nullptr) set_mask(mask_, schedule);
     if (distances_ != nullptr) set_mask(distances_, schedule);

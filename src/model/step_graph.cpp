@@ -23,7 +23,8 @@ void set(ggml_tensor* tensor, std::span<const int32_t> values) {
 
 }  // namespace
 
-StepGraph::StepGraph(const Memory& memory, StepShape shape, bool flash)
+StepGraph::StepGraph(const Memory& memory, StepShape shape, const AttentionOptions& options,
+                     AttentionWorkspace& workspace)
     : memory_(memory), shape_(std::move(shape)) {
     const size_t n = max_tensors(memory);
     ctx_.reset(
@@ -33,7 +34,8 @@ StepGraph::StepGraph(const Memory& memory, StepShape shape, bool flash)
     graph_ = ggml_new_graph_custom(ctx(), n, false);
     attention_.reserve(shape_.attention.size());
     for (uint32_t group = 0; group < shape_.attention.size(); group++) {
-        attention_.emplace_back(ctx(), memory, group, shape_.attention[group], flash);
+        attention_.push_back(
+            Attention::create(ctx(), memory, group, shape_.attention[group], options, &workspace));
     }
 }
 
@@ -80,7 +82,7 @@ ggml_tensor* StepGraph::rope(ggml_tensor* x, const Rope& rope) {
 ggml_tensor* StepGraph::attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                                const AttendParams& params) {
     const uint32_t group = memory_.config().layers[layer].group;
-    return attention_[group].attend(graph_, layer, q, k, v, params);
+    return attention_[group]->attend(graph_, layer, q, k, v, params);
 }
 
 // llama.cpp scales a feed-forward product after its bias, and any other before.
@@ -120,7 +122,7 @@ void StepGraph::finish(ggml_tensor* logits) {
 }
 
 void StepGraph::set_inputs(const Batch& batch, const UbatchPlan& ubatch,
-                           std::span<const uint32_t> rows, std::span<const Schedule> schedules) {
+                           std::span<const uint32_t> rows, std::span<const AttentionPlan> plans) {
     const size_t n_tokens = ubatch.items.size();
     std::vector<int32_t> values(n_tokens);
     for (size_t i = 0; i < n_tokens; i++) {
@@ -140,7 +142,7 @@ void StepGraph::set_inputs(const Batch& batch, const UbatchPlan& ubatch,
         set(rows_, values);
     }
     for (size_t group = 0; group < attention_.size(); group++) {
-        attention_[group].set_inputs(schedules[group], ubatch);
+        attention_[group]->set_inputs(plans[group], ubatch);
     }
 }
 

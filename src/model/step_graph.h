@@ -4,12 +4,13 @@
 #include <ggml.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "attention/graph_attention.h"
+#include "attention/attention.h"
 #include "attention/rope.h"
-#include "attention/schedule.h"
+#include "attention/workspace.h"
 #include "cells/batch.h"
 #include "cells/plan.h"
 #include "memory/memory.h"
@@ -30,7 +31,9 @@ struct StepShape {
 // and runs it. A tensor's shape is written innermost first, as ggml's `ne`.
 class StepGraph {
 public:
-    StepGraph(const Memory& memory, StepShape shape, bool flash);
+    // `memory` and `workspace` must outlive it.
+    StepGraph(const Memory& memory, StepShape shape, const AttentionOptions& options,
+              AttentionWorkspace& workspace);
 
     // -- For models ----------------------------------------------------------------------------
 
@@ -51,7 +54,7 @@ public:
     // x [head_dim, n_head, n_tokens], turned by the step's positions.
     ggml_tensor* rope(ggml_tensor* x, const Rope& rope);
 
-    // Keeps k and v in the layer's pool and attends, as GraphAttention::attend.
+    // Keeps k and v in the layer's pool and attends, as Attention::attend.
     ggml_tensor* attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                         const AttendParams& params);
 
@@ -69,9 +72,10 @@ public:
     // Ends building: `logits` [n_vocab, n_outputs] or null, as Model::build returned it.
     void finish(ggml_tensor* logits);
 
-    // Fills all inputs; the graph must be allocated. `schedules`: one a group, of this shape.
+    // Fills all inputs; the graph must be allocated. `plans`: one a group, of this shape; they must
+    // live until the run has ended.
     void set_inputs(const Batch& batch, const UbatchPlan& ubatch, std::span<const uint32_t> rows,
-                    std::span<const Schedule> schedules);
+                    std::span<const AttentionPlan> plans);
 
     const StepShape& shape() const { return shape_; }
     ggml_cgraph* graph() const { return graph_; }
@@ -85,10 +89,10 @@ private:
     const StepShape shape_;
     ggml_context_ptr ctx_;
     ggml_cgraph* graph_ = nullptr;
-    std::vector<GraphAttention> attention_;  // [n_groups]
-    ggml_tensor* tokens_ = nullptr;          // i32 [n_tokens]
-    ggml_tensor* positions_ = nullptr;       // i32 [n_tokens * n_pos], a component at a time
-    ggml_tensor* rows_ = nullptr;            // i32 [n_outputs]; null when it is all rows or none
+    std::vector<std::unique_ptr<Attention>> attention_;  // [n_groups]
+    ggml_tensor* tokens_ = nullptr;                      // i32 [n_tokens]
+    ggml_tensor* positions_ = nullptr;  // i32 [n_tokens * n_pos], a component at a time
+    ggml_tensor* rows_ = nullptr;       // i32 [n_outputs]; null when it is all rows or none
     ggml_tensor* logits_ = nullptr;
 };
 

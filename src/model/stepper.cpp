@@ -25,11 +25,15 @@ struct Stepper::Impl {
         : model_(model),
           memory_(memory),
           max_ubatch_(std::min(options.max_ubatch, memory.config().n_cells)),
-          flash_(options.flash != Flash::kOff),
+          attention_{.path = options.attention == AttentionChoice::kGraph ? AttentionPath::kGraph
+                                                                          : AttentionPath::kKernel,
+                     .flash = options.flash != Flash::kOff,
+                     .share = options.cascade},
+          workspace_(options.n_threads),
           runner_(std::move(runner)) {}
 
     StepShape worst_shape() const;
-    std::unique_ptr<StepGraph> build(const StepShape& shape) const;
+    std::unique_ptr<StepGraph> build(const StepShape& shape);
     Result<void> reserve();
     Result<void> allocate(ggml_cgraph* graph);
     Result<void> apply(std::span<const CellMove> moves);
@@ -43,7 +47,8 @@ struct Stepper::Impl {
     const Model& model_;
     Memory& memory_;
     const uint32_t max_ubatch_;
-    const bool flash_;
+    const AttentionOptions attention_;
+    AttentionWorkspace workspace_;  // outlives the graphs
 
     GraphRunner runner_;
     std::vector<std::unique_ptr<StepGraph>> graphs_;  // laid out in runner_; last used first
@@ -56,13 +61,13 @@ struct Stepper::Impl {
 StepShape Stepper::Impl::worst_shape() const {
     StepShape shape{max_ubatch_, max_ubatch_, {}};
     for (uint32_t group = 0; group < memory_.cells().n_groups(); group++) {
-        shape.attention.push_back(widest_shape(memory_, group, max_ubatch_));
+        shape.attention.push_back(widest_shape(memory_, group, max_ubatch_, attention_));
     }
     return shape;
 }
 
-std::unique_ptr<StepGraph> Stepper::Impl::build(const StepShape& shape) const {
-    auto graph = std::make_unique<StepGraph>(memory_, shape, flash_);
+std::unique_ptr<StepGraph> Stepper::Impl::build(const StepShape& shape) {
+    auto graph = std::make_unique<StepGraph>(memory_, shape, attention_, workspace_);
     graph->finish(model_.build(*graph));
     return graph;
 }
@@ -167,22 +172,23 @@ Result<Logits> Stepper::Impl::compute(const Batch& batch, const UbatchPlan& ubat
     }
     StepShape shape{
         static_cast<uint32_t>(ubatch.items.size()), static_cast<uint32_t>(rows_.size()), {}};
-    std::vector<Schedule> schedules;
+    std::vector<AttentionPlan> plans;
     for (uint32_t group = 0; group < memory_.cells().n_groups(); group++) {
-        schedules.push_back(make_schedule(memory_.cells(), ubatch, group));
-        shape.attention.push_back(shape_of(schedules.back()));
+        plans.push_back(plan_attention(memory_, ubatch, group, attention_));
+        shape.attention.push_back(shape_of(plans.back()));
     }
     auto graph = graph_of(shape);
     if (!graph) {
         return pass(std::move(graph));
     }
-    (*graph)->set_inputs(batch, ubatch, rows_, schedules);
+    (*graph)->set_inputs(batch, ubatch, rows_, plans);
     if (auto computed = runner_.run((*graph)->graph()); !computed) {
         return pass(std::move(computed));
     }
     stats_.steps++;
-    for (const Schedule& schedule : schedules) {
-        stats_.attended_cells += schedule.attended_cells;
+    for (const AttentionPlan& plan : plans) {
+        stats_.attended_cells += attended_cells(plan);
+        stats_.read_cells += read_cells(plan);
     }
     return read(**graph);
 }
@@ -242,7 +248,7 @@ const StepperStats& Stepper::stats() const {
 }
 
 uint64_t Stepper::compute_bytes() const {
-    return impl_->runner_.bytes();
+    return impl_->runner_.bytes() + impl_->workspace_.bytes();
 }
 
 }  // namespace cellar

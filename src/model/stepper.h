@@ -14,10 +14,14 @@ namespace cellar {
 
 enum class Flash { kAuto, kOn, kOff };
 
+enum class AttentionChoice { kAuto, kKernel, kGraph };
+
 struct StepperOptions {
     uint32_t n_threads = 1;     // 1 to 512
     uint32_t max_ubatch = 512;  // items a step may have; more than the memory's cells are never met
-    Flash flash = Flash::kAuto;  // kAuto: where the backend has ggml_flash_attn_ext
+    AttentionChoice attention = AttentionChoice::kAuto;  // kAuto: the kernel on the CPU
+    Flash flash = Flash::kAuto;  // of the graph path; kAuto: where the backend has it
+    bool cascade = true;         // of the kernel: what sequences share is read once for all of them
 };
 
 // Logits of one step: a row for each item with `output`, in the order of UbatchPlan::items.
@@ -33,8 +37,9 @@ struct Logits {
 struct StepperStats {
     uint64_t steps = 0;
     uint64_t graphs_built = 0;
-    uint64_t attended_cells =
-        0;  // pairs of a query and a cell that it sees, in one layer of each group
+    // In one layer of each group: pairs of a query and a cell that it sees, and distinct cells.
+    uint64_t attended_cells = 0;
+    uint64_t read_cells = 0;
 };
 
 // Computes ubatches of a plan: builds or reuses the graph of this shape, runs it. Owns the compute

@@ -13,17 +13,35 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <random>
 #include <vector>
 
-#include "attention/graph_attention.h"
+#include "attention/attention.h"
 #include "attention/reference.h"
-#include "attention/schedule.h"
+#include "attention/workspace.h"
 #include "cells/batch.h"
 #include "memory/memory.h"
 #include "testing/poison.h"
 
 namespace cellar::testing {
+
+// A way to compute attention.
+struct Path {
+    const char* name;
+    AttentionOptions options;
+
+    bool is_graph() const { return options.path == AttentionPath::kGraph; }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Path& path) {
+    return out << path.name;
+}
+
+inline const auto kPaths =
+    ::testing::Values(Path{"kernel", {}}, Path{"kernel_alone", {.share = false}},
+                      Path{"flash", {.path = AttentionPath::kGraph, .flash = true}},
+                      Path{"softmax", {.path = AttentionPath::kGraph, .flash = false}});
 
 struct RigConfig {
     LayerKv layer{0, 2, 32, 32};
@@ -34,7 +52,8 @@ struct RigConfig {
     uint32_t page_size = 8;
     uint32_t n_pos = 1;
     uint32_t window = 0;
-    bool flash = true;
+    AttentionOptions path;
+    int n_threads = 2;
     AttendParams params{0.2f, 0.0f, 0.0f};
     SplitOptions split;
 };
@@ -54,7 +73,8 @@ inline double difference(std::span<const float> a, std::span<const double> b) {
 // naive lists, so it is wrong if a cell is missed, foreign, or changed since it was written.
 class AttentionRig {
 public:
-    explicit AttentionRig(const RigConfig& config) : config_(config) {
+    explicit AttentionRig(const RigConfig& config)
+        : config_(config), workspace_(static_cast<uint32_t>(config.n_threads)) {
         MemoryConfig memory;
         memory.layers = {config.layer};
         memory.type_k = config.type_k;
@@ -67,21 +87,21 @@ public:
         EXPECT_TRUE(made) << made.error().message;
         memory_ = std::move(*made);
         backend_.reset(ggml_backend_cpu_init());
-        ggml_backend_cpu_set_n_threads(backend_.get(), 2);
+        ggml_backend_cpu_set_n_threads(backend_.get(), config.n_threads);
     }
 
     // Computes the batch. Returns the greatest difference of an output from the reference, infinite
     // if any is NaN.
     double run(const Batch& batch) {
         poison(*memory_);
-        schedules_.clear();
+        plans_.clear();
         auto plan = memory_->prepare(batch, config_.split);
         EXPECT_TRUE(plan) << plan.error().message;
         double most = plan ? 0 : std::numeric_limits<double>::infinity();
         for (size_t i = 0; plan && i < plan->size(); i++) {
             EXPECT_TRUE(memory_->apply_moves(*plan, i));
             const UbatchPlan& ubatch = plan->ubatch(i);
-            schedules_.push_back(make_schedule(memory_->cells(), ubatch, 0));
+            plans_.push_back(plan_attention(*memory_, ubatch, 0, config_.path));
             compute(ubatch);
             record(batch, ubatch);
             most = std::max(most, compare(batch, ubatch));
@@ -129,8 +149,10 @@ public:
     // The greatest difference of a kept key or value from what was given to keep.
     double kept_error() const { return kept_error_; }
 
-    const std::vector<Schedule>& schedules() const { return schedules_; }  // of the last batch
-    const Schedule& schedule() const { return schedules_.at(0); }
+    // What the ubatches of the last batch attended to.
+    const std::vector<AttentionPlan>& plans() const { return plans_; }
+    const AttentionPlan& plan() const { return plans_.at(0); }
+    const std::vector<float>& out() const { return out_; }  // of the last ubatch
     Memory& memory() { return *memory_; }
     size_t size(int seq) { return lists_[seq].size(); }
 
@@ -162,9 +184,9 @@ private:
         ggml_tensor* q = input(layer.head_dim_k, config_.n_head);
         ggml_tensor* k = input(layer.head_dim_k, layer.n_head_kv);
         ggml_tensor* v = input(layer.head_dim_v, layer.n_head_kv);
-        GraphAttention attention(ctx.get(), *memory_, 0, shape_of(schedules_.back()),
-                                 config_.flash);
-        ggml_tensor* out = attention.attend(graph, 0, q, k, v, config_.params);
+        const auto attention = Attention::create(ctx.get(), *memory_, 0, shape_of(plans_.back()),
+                                                 config_.path, &workspace_);
+        ggml_tensor* out = attention->attend(graph, 0, q, k, v, config_.params);
         EXPECT_EQ(out->ne[0], config_.n_head * layer.head_dim_v);
         EXPECT_EQ(out->ne[1], n);
         ggml_set_output(out);
@@ -174,7 +196,7 @@ private:
         give(q, q_);
         give(k, k_);
         give(v, v_);
-        attention.set_inputs(schedules_.back(), ubatch);
+        attention->set_inputs(plans_.back(), ubatch);
         ASSERT_EQ(ggml_backend_graph_compute(backend_.get(), graph), GGML_STATUS_SUCCESS);
         out_.resize(static_cast<size_t>(ggml_nelements(out)));
         ggml_backend_tensor_get(out, out_.data(), 0, ggml_nbytes(out));
@@ -226,9 +248,10 @@ private:
 
     const RigConfig config_;
     std::unique_ptr<Memory> memory_;
+    AttentionWorkspace workspace_;
     ggml_backend_ptr backend_;
     std::map<int, std::vector<Row>> lists_;
-    std::vector<Schedule> schedules_;
+    std::vector<AttentionPlan> plans_;
     std::vector<float> q_, k_, v_, out_;  // of the ubatch, item by item
     double kept_error_ = 0;
     std::mt19937 random_{20};

@@ -18,6 +18,8 @@ namespace cellar {
 namespace {
 
 using testing::AttentionRig;
+using testing::kPaths;
+using testing::Path;
 using testing::RigConfig;
 
 // As in graph_attention_test.cpp. Measured: at most 1.2e-6.
@@ -98,7 +100,7 @@ std::vector<float> turned(const RopeCase& c, std::vector<float> key, Pos delta) 
     return key;
 }
 
-class TurnedKeysTest : public ::testing::TestWithParam<std::tuple<RopeCase, KvType, bool>> {
+class TurnedKeysTest : public ::testing::TestWithParam<std::tuple<RopeCase, KvType, Path>> {
 protected:
     TurnedKeysTest() {
         context_.reset(ggml_init({.mem_size = 4096, .mem_buffer = nullptr, .no_alloc = false}));
@@ -115,7 +117,7 @@ protected:
     RigConfig config() const {
         RigConfig config;
         config.type_k = std::get<KvType>(GetParam());
-        config.flash = std::get<bool>(GetParam());
+        config.path = std::get<Path>(GetParam()).options;
         config.params.rope = &rope_;
         return config;
     }
@@ -149,11 +151,11 @@ INSTANTIATE_TEST_SUITE_P(
                                          RopeCase{"Linear", linear()}, RopeCase{"Yarn", yarn()},
                                          RopeCase{"Factors", rope(GGML_ROPE_TYPE_NORMAL), true}),
                        ::testing::Values(KvType::kF32, KvType::kF16, KvType::kQ8_0, KvType::kQ4_0),
-                       ::testing::Bool()),
+                       kPaths),
     [](const auto& test) {
         return std::string(std::get<RopeCase>(test.param).name) + "_" +
-               std::string(name(std::get<KvType>(test.param))) +
-               (std::get<bool>(test.param) ? "_flash" : "");
+               std::string(name(std::get<KvType>(test.param))) + "_" +
+               std::get<Path>(test.param).name;
     });
 
 }  // namespace

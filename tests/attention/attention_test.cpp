@@ -1,4 +1,4 @@
-#include "attention/graph_attention.h"
+#include "attention/attention.h"
 
 #include <gtest/gtest.h>
 
@@ -13,6 +13,8 @@ namespace cellar {
 namespace {
 
 using testing::AttentionRig;
+using testing::kPaths;
+using testing::Path;
 using testing::RigConfig;
 
 // Outputs are averages of values that lie within about 4; kept rows are compared as they were kept,
@@ -29,14 +31,14 @@ std::ostream& operator<<(std::ostream& out, const TypeCase& c) {
     return out << name(c.type_k) << '_' << name(c.type_v);
 }
 
-class GraphAttentionTypeTest : public ::testing::TestWithParam<std::tuple<TypeCase, bool>> {
+class AttentionTypeTest : public ::testing::TestWithParam<std::tuple<TypeCase, Path>> {
 protected:
     static RigConfig config() {
-        const auto& [types, flash] = GetParam();
+        const auto& [types, path] = GetParam();
         RigConfig config;
         config.type_k = types.type_k;
         config.type_v = types.type_v;
-        config.flash = flash;
+        config.path = path.options;
         config.split.max_ubatch = 24;
         return config;
     }
@@ -44,7 +46,7 @@ protected:
 
 // All that a memory is for: a prompt cut into ubatches, decoding, forks of a half-filled page that
 // go apart, a rejected tail, sequences together in one batch.
-TEST_P(GraphAttentionTypeTest, EqualsTheReferenceThroughAHistory) {
+TEST_P(AttentionTypeTest, EqualsTheReferenceThroughAHistory) {
     AttentionRig rig(config());
     EXPECT_LE(rig.append({0}, 61), kTolerance);
     EXPECT_LE(rig.append({0}, 1), kTolerance);
@@ -59,7 +61,7 @@ TEST_P(GraphAttentionTypeTest, EqualsTheReferenceThroughAHistory) {
 }
 
 // More queries than a tile of ggml's flash attention has rows.
-TEST_P(GraphAttentionTypeTest, EqualsTheReferenceForALongPrompt) {
+TEST_P(AttentionTypeTest, EqualsTheReferenceForALongPrompt) {
     RigConfig long_ubatch = config();
     long_ubatch.split.max_ubatch = 512;
     AttentionRig rig(long_ubatch);
@@ -68,7 +70,7 @@ TEST_P(GraphAttentionTypeTest, EqualsTheReferenceForALongPrompt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Types, GraphAttentionTypeTest,
+    Types, AttentionTypeTest,
     ::testing::Combine(::testing::Values(TypeCase{KvType::kF32, KvType::kF32, 0},
                                          TypeCase{KvType::kF16, KvType::kF16, 2e-3},
                                          TypeCase{KvType::kBf16, KvType::kBf16, 2e-2},
@@ -78,10 +80,10 @@ INSTANTIATE_TEST_SUITE_P(
                                          TypeCase{KvType::kIq4Nl, KvType::kIq4Nl, 0.7},
                                          TypeCase{KvType::kQ8_0, KvType::kF16, 2e-2},
                                          TypeCase{KvType::kF32, KvType::kQ4_0, 0.7}),
-                       ::testing::Bool()),
+                       kPaths),
     [](const auto& test) {
-        return ::testing::PrintToString(std::get<0>(test.param)) +
-               (std::get<1>(test.param) ? "_flash" : "_softmax");
+        return ::testing::PrintToString(std::get<0>(test.param)) + "_" +
+               std::get<1>(test.param).name;
     });
 
 struct ScoreCase {
@@ -91,26 +93,30 @@ struct ScoreCase {
     AttendParams params;
 };
 
-class GraphAttentionScoreTest : public ::testing::TestWithParam<std::tuple<ScoreCase, bool>> {};
+class AttentionScoreTest : public ::testing::TestWithParam<std::tuple<ScoreCase, Path>> {};
 
-TEST_P(GraphAttentionScoreTest, EqualsTheReference) {
-    const auto& [score, flash] = GetParam();
+TEST_P(AttentionScoreTest, EqualsTheReference) {
+    const auto& [score, path] = GetParam();
     RigConfig config;
     config.layer = score.layer;
     config.n_head = score.n_head;
     config.params = score.params;
-    config.flash = flash;
+    config.path = path.options;
     AttentionRig rig(config);
     EXPECT_LE(rig.append({0}, 45), kTolerance);
     rig.fork(0, 1);
     EXPECT_LE(rig.append({0, 1}, 3), kTolerance);  // together: they share a prompt
-    EXPECT_EQ(rig.schedule().n_streams, 1);
+    if (path.is_graph()) {
+        EXPECT_EQ(shape_of(rig.plan()).n_streams, 1);
+    }
     EXPECT_LE(rig.append({2, 3}, 40), kTolerance);  // apart: they share nothing
-    EXPECT_EQ(rig.schedule().n_streams, 2);
+    if (path.is_graph()) {
+        EXPECT_EQ(shape_of(rig.plan()).n_streams, 2);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Scores, GraphAttentionScoreTest,
+    Scores, AttentionScoreTest,
     ::testing::Combine(
         ::testing::Values(ScoreCase{"one_head", {0, 1, 32, 32}, 1, {0.2f, 0, 0}},
                           ScoreCase{"a_key_head_each", {0, 3, 32, 32}, 3, {0.2f, 0, 0}},
@@ -122,20 +128,19 @@ INSTANTIATE_TEST_SUITE_P(
                           ScoreCase{"alibi", {0, 2, 32, 32}, 4, {0.2f, 8.0f, 0}},
                           ScoreCase{"alibi_of_six_heads", {0, 2, 32, 32}, 6, {0.2f, 8.0f, 0}},
                           ScoreCase{"alibi_and_softcap", {0, 2, 32, 32}, 4, {0.4f, 4.0f, 3.0f}}),
-        ::testing::Bool()),
+        kPaths),
     [](const auto& test) {
-        return std::string(std::get<0>(test.param).name) +
-               (std::get<1>(test.param) ? "_flash" : "_softmax");
+        return std::string(std::get<0>(test.param).name) + "_" + std::get<1>(test.param).name;
     });
 
-class GraphAttentionTest : public ::testing::TestWithParam<bool> {
+class AttentionTest : public ::testing::TestWithParam<Path> {
 protected:
-    GraphAttentionTest() { config_.flash = GetParam(); }
+    AttentionTest() { config_.path = GetParam().options; }
 
     RigConfig config_;
 };
 
-TEST_P(GraphAttentionTest, ItemsOfSequencesMayAlternate) {
+TEST_P(AttentionTest, ItemsOfSequencesMayAlternate) {
     AttentionRig rig(config_);
     Batch batch;
     for (int i = 0; i < 40; i++) {
@@ -143,11 +148,12 @@ TEST_P(GraphAttentionTest, ItemsOfSequencesMayAlternate) {
             batch.add(0, SeqId{seq});
     }
     EXPECT_LE(rig.run(batch), kTolerance);
-    EXPECT_EQ(rig.schedule().n_streams, 3);
-    EXPECT_FALSE(rig.schedule().in_order);
+    if (!GetParam().is_graph()) return;
+    EXPECT_EQ(shape_of(rig.plan()).n_streams, 3);
+    EXPECT_FALSE(shape_of(rig.plan()).in_order);
 }
 
-TEST_P(GraphAttentionTest, SharedItemsAreSeenByAllTheirSequences) {
+TEST_P(AttentionTest, SharedItemsAreSeenByAllTheirSequences) {
     AttentionRig rig(config_);
     rig.append({0}, 10);
     rig.fork(0, 1);
@@ -160,12 +166,12 @@ TEST_P(GraphAttentionTest, SharedItemsAreSeenByAllTheirSequences) {
     for (int i = 0; i < 4; i++)
         batch.add(0, SeqId{0});
     EXPECT_LE(rig.run(batch), kTolerance);
-    EXPECT_EQ(rig.schedule().read_cells, 22);
+    EXPECT_EQ(read_cells(rig.plan()), 22);
     EXPECT_LE(rig.append({0, 1}, 1), kTolerance);
 }
 
 // A fork whose tail page is copied for the very ubatch reads its old cells where they stood.
-TEST_P(GraphAttentionTest, AForkReadsItsTailWhileItIsCopied) {
+TEST_P(AttentionTest, AForkReadsItsTailWhileItIsCopied) {
     AttentionRig rig(config_);
     rig.append({0}, 13);
     rig.fork(0, 1);
@@ -175,7 +181,7 @@ TEST_P(GraphAttentionTest, AForkReadsItsTailWhileItIsCopied) {
 }
 
 // With vectors the cells of an image share their time, and see each other.
-TEST_P(GraphAttentionTest, CellsOfOneTimeSeeEachOther) {
+TEST_P(AttentionTest, CellsOfOneTimeSeeEachOther) {
     config_.n_pos = 4;
     AttentionRig rig(config_);
     Batch batch(4);
@@ -190,10 +196,10 @@ TEST_P(GraphAttentionTest, CellsOfOneTimeSeeEachOther) {
     batch.add(0, seq);
     // The naive model enters a whole ubatch before it compares: later cells of the image count too.
     EXPECT_LE(rig.run(batch), kTolerance);
-    EXPECT_EQ(rig.schedule().attended_cells, 1 + 9 * 10 + 11);
+    EXPECT_EQ(attended_cells(rig.plan()), 1 + 9 * 10 + 11);
 }
 
-TEST_P(GraphAttentionTest, AFullPoolIsAttended) {
+TEST_P(AttentionTest, AFullPoolIsAttended) {
     config_.n_cells = 64;
     AttentionRig rig(config_);
     EXPECT_LE(rig.append({0, 1}, 32), kTolerance);
@@ -203,10 +209,10 @@ TEST_P(GraphAttentionTest, AFullPoolIsAttended) {
 }
 
 // Windows shorter than a page, than a ubatch, and longer than both; sequences shared and private.
-TEST_P(GraphAttentionTest, AWindowHidesWhatStandsBeforeIt) {
+TEST_P(AttentionTest, AWindowHidesWhatStandsBeforeIt) {
     for (const uint32_t window : {1u, 5u, 16u, 40u}) {
         RigConfig config;
-        config.flash = GetParam();
+        config.path = GetParam().options;
         config.window = window;
         config.split.max_ubatch = 24;
         AttentionRig rig(config);
@@ -216,48 +222,50 @@ TEST_P(GraphAttentionTest, AWindowHidesWhatStandsBeforeIt) {
         rig.remove_tail(1, 50);
         EXPECT_LE(rig.append({1, 2}, 9), kTolerance);
         EXPECT_LE(rig.append({2, 0, 1}, 1), kTolerance);
-        EXPECT_EQ(rig.schedules().back().attended_cells,
+        EXPECT_EQ(attended_cells(rig.plans().back()),
                   std::min(window, 10u) + std::min(window, 65u) + std::min(window, 60u));
-        EXPECT_LE(rig.schedules().back().read_cells, rig.schedules().back().attended_cells);
+        EXPECT_LE(read_cells(rig.plans().back()), attended_cells(rig.plans().back()));
     }
 }
 
-TEST_P(GraphAttentionTest, AWindowOverSpansThatLieOverEachOther) {
+TEST_P(AttentionTest, AWindowOverSpansThatLieOverEachOther) {
     RigConfig config;
-    config.flash = GetParam();
+    config.path = GetParam().options;
     config.window = 8;
     AttentionRig rig(config);
     EXPECT_LE(rig.append({0}, 40), kTolerance);
     rig.shift(0, 20, -13, [](const std::vector<float>& key, Pos) { return key; });
     EXPECT_LE(rig.append({0}, 1), kTolerance);
-    EXPECT_EQ(rig.schedule().attended_cells, 8);
+    EXPECT_EQ(attended_cells(rig.plan()), 8);
     rig.shift(0, 22, -4, [](const std::vector<float>& key, Pos) { return key; });
     EXPECT_LE(rig.append({0}, 3), kTolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, GraphAttentionTest, ::testing::Bool(), [](const auto& test) {
-    return std::string(test.param ? "flash" : "softmax");
-});
+INSTANTIATE_TEST_SUITE_P(Paths, AttentionTest, kPaths,
+                         [](const auto& test) { return std::string(test.param.name); });
 
 // One graph serves all ubatches of its shape, as decode steps use it.
-TEST(GraphAttentionShapeTest, StepsOfOneLengthClassShareAShape) {
-    AttentionRig rig({});
+TEST(AttentionShapeTest, StepsOfOneLengthClassShareAShape) {
+    RigConfig config;
+    config.path.path = AttentionPath::kGraph;
+    AttentionRig rig(config);
     rig.append({0}, 40);
     rig.append({0}, 1);
-    const AttentionShape shape = shape_of(rig.schedule());
+    const AttentionShape shape = shape_of(rig.plan());
     for (int i = 0; i < 20; i++) {
         rig.append({0}, 1);
-        EXPECT_EQ(shape_of(rig.schedule()), shape);
+        EXPECT_EQ(shape_of(rig.plan()), shape);
     }
 }
 
-TEST(GraphAttentionShapeTest, NoShapeOfOneStreamIsWiderThanTheWidest) {
+TEST(AttentionShapeTest, NoShapeOfOneStreamIsWiderThanTheWidest) {
     RigConfig config;
     config.n_cells = 96;
+    config.path.path = AttentionPath::kGraph;
     AttentionRig rig(config);
-    const AttentionShape widest = widest_shape(rig.memory(), 0, 96);
+    const AttentionShape widest = widest_shape(rig.memory(), 0, 96, config.path);
     rig.append({0, 1}, 48);
-    EXPECT_LE(length_class(static_cast<uint32_t>(rig.schedule().read_cells)), widest.length);
+    EXPECT_LE(length_class(static_cast<uint32_t>(read_cells(rig.plan()))), widest.length);
 }
 
 }  // namespace

@@ -1,0 +1,87 @@
+#include "attention/attention.h"
+
+#include <ggml.h>
+
+#include <bit>
+
+#include "attention/graph_attention.h"
+#include "attention/input_writer.h"
+#include "attention/kernel_attention.h"
+
+namespace cellar {
+
+AttentionPlan plan_attention(const Memory& memory, const UbatchPlan& ubatch, uint32_t group,
+                             const AttentionOptions& options) {
+    if (options.path == AttentionPath::kGraph) {
+        return make_schedule(memory.cells(), ubatch, group);
+    }
+    return make_cascade(memory.cells(), ubatch, group, options.share);
+}
+
+uint64_t attended_cells(const AttentionPlan& plan) {
+    return std::visit([](const auto& made) { return made.attended_cells; }, plan);
+}
+
+uint64_t read_cells(const AttentionPlan& plan) {
+    return std::visit([](const auto& made) { return made.read_cells; }, plan);
+}
+
+AttentionShape shape_of(const AttentionPlan& plan) {
+    if (const auto* schedule = std::get_if<Schedule>(&plan)) {
+        return {schedule->n_tokens, schedule->n_streams, schedule->length, schedule->in_order,
+                schedule->turns.empty() ? 0u : 1u};
+    }
+    const auto& cascade = std::get<Cascade>(plan);
+    AttentionShape shape{.n_tokens = cascade.n_tokens};
+    const auto n_turned = static_cast<uint32_t>(cascade.turned.size());
+    if (n_turned > 0) shape.n_turned = std::bit_ceil(n_turned);
+    return shape;
+}
+
+AttentionShape widest_shape(const Memory& memory, uint32_t group, uint32_t n_tokens,
+                            const AttentionOptions& options) {
+    if (options.path == AttentionPath::kKernel) {
+        return {.n_tokens = n_tokens, .n_turned = std::bit_ceil(n_tokens)};
+    }
+    const PagePool& pool = memory.cells().pool(group);
+    return {n_tokens, 1, length_class(pool.n_pages() * pool.page_size()), true, 1};
+}
+
+std::unique_ptr<Attention> Attention::create(ggml_context* ctx, const Memory& memory,
+                                             uint32_t group, const AttentionShape& shape,
+                                             const AttentionOptions& options,
+                                             AttentionWorkspace* workspace) {
+    if (options.path == AttentionPath::kGraph) {
+        return std::make_unique<GraphAttention>(ctx, memory, group, shape, options.flash);
+    }
+    return std::make_unique<KernelAttention>(ctx, memory, group, shape, *workspace);
+}
+
+Attention::Attention(ggml_context* ctx, const Memory& memory, uint32_t group, uint32_t n_tokens)
+    : ctx_(ctx), memory_(memory), group_(group) {
+    cells_ = input(ggml_new_tensor_1d(ctx, GGML_TYPE_I64, n_tokens), "cells");
+}
+
+ggml_tensor* Attention::input(ggml_tensor* tensor, const char* name) const {
+    ggml_set_input(tensor);
+    ggml_format_name(tensor, "%s_%u", name, group_);
+    return tensor;
+}
+
+ggml_tensor* Attention::keep(ggml_cgraph* graph, ggml_tensor* pool, ggml_tensor* values) const {
+    const size_t head_bytes = static_cast<size_t>(values->ne[0]) * sizeof(float);
+    if (values->nb[0] != sizeof(float) || values->nb[1] != head_bytes) {
+        values = ggml_cont(ctx_, values);
+    }
+    ggml_tensor* rows =
+        ggml_view_2d(ctx_, values, values->ne[0] * values->ne[1], values->ne[2], values->nb[2], 0);
+    ggml_tensor* written = ggml_set_rows(ctx_, pool, rows, cells_);
+    ggml_build_forward_expand(graph, written);
+    return written;
+}
+
+void Attention::set_cells(const UbatchPlan& ubatch) const {
+    write_input<int64_t>(cells_, ubatch.groups[group_].cells);
+}
+
+}  // namespace cellar

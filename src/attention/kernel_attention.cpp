@@ -1,0 +1,180 @@
+#include "attention/kernel_attention.h"
+
+#include <ggml.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "attention/alibi.h"
+#include "attention/input_writer.h"
+#include "attention/rope.h"
+#include "attention/tile.h"
+#include "attention/workspace.h"
+
+namespace cellar {
+namespace {
+
+// Keys or values of a pool [n_head_kv * head_dim, n_cells + 1].
+TileSource source_of(const ggml_tensor* pool, KvType type, uint32_t head_dim) {
+    return {static_cast<const uint8_t*>(pool->data), pool->nb[1],
+            ggml_row_size(pool->type, head_dim), type, head_dim};
+}
+
+}  // namespace
+
+KernelAttention::KernelAttention(ggml_context* ctx, const Memory& memory, uint32_t group,
+                                 const AttentionShape& shape, AttentionWorkspace& workspace)
+    : Attention(ctx, memory, group, shape.n_tokens), shape_(shape), workspace_(workspace) {
+    if (shape.n_turned == 0) return;
+    turned_items_ = input(ggml_new_tensor_1d(ctx, GGML_TYPE_I32, shape.n_turned), "turned_items");
+}
+
+ggml_tensor* KernelAttention::attend(ggml_cgraph* graph, uint32_t layer, ggml_tensor* q,
+                                     ggml_tensor* k, ggml_tensor* v, const AttendParams& params) {
+    assert(memory_.config().layers[layer].group == group_);
+    // Both writes enter the graph before what reads, which takes their results as its sources.
+    ggml_tensor* kept_k = keep(graph, memory_.k(layer), k);
+    ggml_tensor* kept_v = keep(graph, memory_.v(layer), v);
+    const auto n_head = static_cast<uint32_t>(q->ne[1]);
+    const int64_t n_tokens = q->ne[2], width = v->ne[0] * q->ne[1];
+    Layer& made = layers_.emplace_back();
+    made.owner = this;
+    made.work = work_of({n_head, static_cast<uint32_t>(k->ne[1]), static_cast<uint32_t>(q->ne[0]),
+                         static_cast<uint32_t>(v->ne[0])});
+    made.scale = params.scale;
+    made.softcap = params.softcap;
+    if (params.max_alibi_bias > 0) {
+        biased_ = true;
+        for (uint32_t head = 0; head < n_head; head++)
+            made.slopes.push_back(alibi_slope(head, n_head, params.max_alibi_bias));
+    }
+    ggml_tensor* sources[] = {with_turned(q, params.rope), kept_k, kept_v};
+    // The sums stand in the workspace: this result only says that they are there.
+    ggml_tensor* summed = ggml_custom_4d(ctx_, GGML_TYPE_F32, 1, 1, 1, 1, sources, 3, sum_tiles,
+                                         GGML_N_TASKS_MAX, &made);
+    return ggml_custom_4d(ctx_, GGML_TYPE_F32, width, n_tokens, 1, 1, &summed, 1, merge_tiles,
+                          GGML_N_TASKS_MAX, &made);
+}
+
+size_t KernelAttention::work_of(const HeadShape& shape) {
+    const auto found = std::find_if(work_.begin(), work_.end(),
+                                    [&](const TileWork& work) { return work.shape() == shape; });
+    if (found != work_.end()) return static_cast<size_t>(found - work_.begin());
+    work_.emplace_back(shape);
+    return work_.size() - 1;
+}
+
+// q [head_dim_k, n_head, n_tokens] and, behind it, the queries of `turned_items_`, turned back:
+// [head_dim_k * n_head, n_tokens + n_turned].
+ggml_tensor* KernelAttention::with_turned(ggml_tensor* q, const Rope* rope) {
+    if (!ggml_is_contiguous(q)) q = ggml_cont(ctx_, q);
+    const int64_t n_head = q->ne[1];
+    q = ggml_reshape_2d(ctx_, q, q->ne[0] * n_head, q->ne[2]);
+    if (turned_items_ == nullptr) return q;
+    ggml_tensor* turned = ggml_get_rows(ctx_, q, turned_items_);
+    if (rope != nullptr) {
+        assert(memory_.config().n_pos == 1);
+        if (turned_deltas_ == nullptr) {
+            turned_deltas_ =
+                input(ggml_new_tensor_1d(ctx_, GGML_TYPE_I32, shape_.n_turned), "turned_deltas");
+        }
+        turned = turn_rows(ctx_, turned, n_head, turned_deltas_, *rope);
+    }
+    return ggml_concat(ctx_, q, turned, 1);
+}
+
+void KernelAttention::set_inputs(const AttentionPlan& plan, const UbatchPlan& ubatch) {
+    assert(shape_of(plan) == shape_);
+    cascade_ = &std::get<Cascade>(plan);
+    set_cells(ubatch);
+    if (turned_items_ != nullptr) set_turned();
+    if (biased_) set_positions();
+    for (TileWork& work : work_) {
+        work.divide(*cascade_);
+        const HeadShape& shape = work.shape();
+        const size_t tile = tile_scratch_floats(shape.n_head_kv, work.max_rows(), shape.head_dim_k,
+                                                shape.head_dim_v);
+        const size_t list = work.max_partials() * sizeof(float*) / sizeof(float);
+        workspace_.reserve(work.n_floats(), std::max(tile, list));
+    }
+}
+
+// What is turned beyond the cascade's queries, to fill the shape, is read by nobody.
+void KernelAttention::set_turned() const {
+    std::vector<int32_t> items(shape_.n_turned), deltas(shape_.n_turned);
+    for (size_t i = 0; i < cascade_->turned.size(); i++) {
+        items[i] = static_cast<int32_t>(cascade_->turned[i].item);
+        deltas[i] = -cascade_->turned[i].delta;
+    }
+    write_input<int32_t>(turned_items_, items);
+    if (turned_deltas_ != nullptr) write_input<int32_t>(turned_deltas_, deltas);
+}
+
+void KernelAttention::set_positions() {
+    const PagePool& pool = memory_.cells().pool(group_);
+    positions_.clear();
+    for (const RowRun& run : cascade_->runs) {
+        for (uint32_t row = run.row; row < run.end(); row++)
+            positions_.push_back(pool.pos(PageId{row / pool.page_size()}, row % pool.page_size()));
+    }
+}
+
+void KernelAttention::sum_tiles(ggml_tensor* out, int thread, int n_threads, void* data) {
+    const auto& layer = *static_cast<const Layer*>(data);
+    const KernelAttention& self = *layer.owner;
+    const Cascade& cascade = *self.cascade_;
+    const TileWork& work = self.work_[layer.work];
+    const HeadShape& shape = work.shape();
+    const MemoryConfig& config = self.memory_.config();
+    const ggml_tensor* q = out->src[0];
+
+    TileTask task;
+    task.n_heads = shape.n_shared();
+    task.q_stride = q->nb[1] / sizeof(float);
+    task.scale = layer.scale;
+    task.softcap = layer.softcap;
+    const TileSource keys = source_of(out->src[1], config.type_k, shape.head_dim_k);
+    const TileSource values = source_of(out->src[2], config.type_v, shape.head_dim_v);
+    const auto units = work.share(static_cast<size_t>(thread), static_cast<size_t>(n_threads));
+    for (const TileWork::Unit& unit : units) {
+        const Cascade::Segment& segment = cascade.segments[unit.segment];
+        const size_t head = size_t{unit.kv_head} * task.n_heads;
+        task.k = keys;
+        task.k.data += unit.kv_head * keys.head_bytes;
+        task.v = values;
+        task.v.data += unit.kv_head * values.head_bytes;
+        task.runs = cascade.runs_of(segment);
+        task.positions = self.biased_ ? self.positions_.data() + segment.first_column : nullptr;
+        task.first_column = unit.first_column;
+        task.end_column = unit.end_column;
+        task.queries = cascade.queries_of(segment).subspan(unit.first_query, unit.n_queries);
+        task.n_kv_heads = unit.n_kv_heads;
+        task.q = static_cast<const float*>(q->data) + head * shape.head_dim_k;
+        task.slopes = layer.slopes.empty() ? nullptr : layer.slopes.data() + head;
+        attend_tile(task, self.workspace_.scratch(static_cast<size_t>(thread)),
+                    self.workspace_.sums() + unit.partial, work.kv_head_stride(unit.segment));
+    }
+}
+
+void KernelAttention::merge_tiles(ggml_tensor* out, int thread, int n_threads, void* data) {
+    const auto& layer = *static_cast<const Layer*>(data);
+    const KernelAttention& self = *layer.owner;
+    const TileWork& work = self.work_[layer.work];
+    const HeadShape& shape = work.shape();
+    auto** partials =
+        reinterpret_cast<const float**>(self.workspace_.scratch(static_cast<size_t>(thread)));
+    const size_t n = size_t{self.cascade_->n_tokens} * shape.n_head;
+    const auto bound = [&](int i) {
+        return n * static_cast<size_t>(i) / static_cast<size_t>(n_threads);
+    };
+    for (size_t i = bound(thread); i < bound(thread + 1); i++) {
+        const auto item = static_cast<uint32_t>(i / shape.n_head);
+        const auto head = static_cast<uint32_t>(i % shape.n_head);
+        const size_t n_partials =
+            work.list_partials(*self.cascade_, item, head, self.workspace_.sums(), partials);
+        merge_partials({partials, n_partials}, shape.head_dim_v, nullptr,
+                       static_cast<float*>(out->data) + i * shape.head_dim_v);
+    }
+}
+
+}  // namespace cellar

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "attention/tile.h"
+
+namespace cellar {
+
+constexpr float kLog2E = 1.44269504f;  // scores are binary logarithms: 2^x is cheaper than e^x
+constexpr float kUnseen = -1e30f;      // below every score, and finite: its differences are no NaN
+
+// Pieces of a preallocated scratch, each aligned to 64 bytes.
+struct Arena {
+    float* next;
+
+    static constexpr size_t rounded(size_t n_floats) { return (n_floats + 15) / 16 * 16; }
+
+    template <class T>
+    static constexpr size_t floats(size_t n) {
+        return rounded((n * sizeof(T) + sizeof(float) - 1) / sizeof(float));
+    }
+
+    template <class T>
+    T* take(size_t n) {
+        T* taken = reinterpret_cast<T*>(next);
+        next += floats<T>(n);
+        return taken;
+    }
+};
+
+// The rows of a pool that columns stand in, one after another.
+class RunWalker {
+public:
+    // `column` may be the end of `runs`; then there is no next.
+    RunWalker(std::span<const RowRun> runs, uint32_t column) : run_(runs.data()) {
+        const RowRun* const end = runs.data() + runs.size();
+        while (run_ != end && column >= run_->count)
+            column -= (run_++)->count;
+        in_run_ = column;
+    }
+
+    uint32_t next() {
+        if (in_run_ == run_->count) {
+            run_++;
+            in_run_ = 0;
+        }
+        return run_->row + in_run_++;
+    }
+
+private:
+    const RowRun* run_;
+    uint32_t in_run_ = 0;
+};
+
+// The task's columns that some row sees; none if the first is not less than the second.
+inline std::pair<uint32_t, uint32_t> seen_columns(const TileTask& task) {
+    uint32_t begin = task.end_column, end = task.first_column;
+    for (const TileQuery& query : task.queries) {
+        begin = std::min(begin, std::max(query.begin, task.first_column));
+        end = std::max(end, std::min(query.end, task.end_column));
+    }
+    return {begin, end};
+}
+
+}  // namespace cellar
