@@ -41,6 +41,7 @@ nlohmann::ordered_json to_json(const Options& options, const BenchTimes& times) 
             {"prompt_s", times.prompt_s},
             {"gen_s", times.gen_s},
             {"attended_cells", times.attended_cells},
+            {"read_cells", times.read_cells},
             {"graphs_built", times.graphs_built},
             {"threads", options.compute.n_threads},
             {"ubatch", options.compute.ubatch},
@@ -52,11 +53,11 @@ std::string to_text(const Options& options, const BenchTimes& times) {
     return fmt::format(
         "prefill: {} tokens in {:.3f} s, {:.2f} tokens/s\n"
         "decode:  {} tokens in {:.3f} s, {:.2f} tokens/s\n"
-        "{} sequence{}{} from depth {}; {} cells attended, {} graphs built, {} threads\n",
+        "{} sequence{}{} from depth {}; {} cells attended, {} read, {} graphs built, {} threads\n",
         work.prompt_tokens(), times.prompt_s, per_second(work.prompt_tokens(), times.prompt_s),
         work.gen_tokens(), times.gen_s, per_second(work.gen_tokens(), times.gen_s), work.seqs,
         work.seqs == 1 ? "" : "s", work.shared ? " sharing one prompt" : "", work.depth,
-        times.attended_cells, times.graphs_built, options.compute.n_threads);
+        times.attended_cells, times.read_cells, times.graphs_built, options.compute.n_threads);
 }
 
 Result<void> bench(const Options& options) {

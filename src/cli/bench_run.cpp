@@ -64,6 +64,7 @@ Result<BenchTimes> BenchRun::run() {
     times.prompt_s = *prompt_s;
     times.gen_s = *gen_s;
     times.attended_cells = after.attended_cells - before.attended_cells;
+    times.read_cells = after.read_cells - before.read_cells;
     times.graphs_built = after.graphs_built - before.graphs_built;
     return times;
 }

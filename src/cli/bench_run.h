@@ -29,6 +29,7 @@ struct BenchTimes {
     double prompt_s = 0.0;
     double gen_s = 0.0;
     uint64_t attended_cells = 0;
+    uint64_t read_cells = 0;
     uint64_t graphs_built = 0;
     uint64_t cells = 0;  // of the memory
 };

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/Error.hpp>
 #include <CLI/Option.hpp>
@@ -10,6 +11,7 @@
 #include <random>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace cellar::cli {
 
@@ -58,6 +60,25 @@ void add_kv_type(CLI::App& app, const std::string& name, const std::string& help
     app.add_option_function<std::string>(name, take, help)->type_name("TYPE")->default_str("f16");
 }
 
+// An option that takes one of a few words.
+template <class T>
+void add_choice(CLI::App& app, const std::string& name, const std::string& help,
+                const std::vector<std::pair<std::string, T>>& words, T& chosen) {
+    std::vector<std::string> names;
+    for (const auto& word : words)
+        names.push_back(word.first);
+    const std::string known = fmt::format("{}", fmt::join(names, "|"));
+    const auto take = [=, &chosen](const std::string& text) {
+        const auto found = std::find_if(words.begin(), words.end(),
+                                        [&](const auto& word) { return word.first == text; });
+        if (found == words.end()) {
+            throw CLI::ValidationError(fmt::format("{} takes {}, not '{}'", name, known, text));
+        }
+        chosen = found->second;
+    };
+    app.add_option_function<std::string>(name, take, help)->type_name(known)->default_str("auto");
+}
+
 }  // namespace
 
 CLI::Option* add_whole(CLI::App& app, const std::string& name, int64_t low, int64_t high,
@@ -82,6 +103,8 @@ DecoderOptions ComputeOptions::decoder_options(uint32_t n_cells) const {
     options.n_threads = n_threads;
     options.type_k = type_k;
     options.type_v = type_v;
+    options.attention = attention;
+    options.flash = flash;
     return options;
 }
 
@@ -102,6 +125,15 @@ void add_compute_options(CLI::App& app, ComputeOptions& options) {
     add_kv_type(app, "--type-k", fmt::format("how keys are stored: {}", kv_type_names()),
                 options.type_k);
     add_kv_type(app, "--type-v", "how values are stored", options.type_v);
+    add_choice<AttentionChoice>(app, "--attention",
+                                "our kernel over pages (auto), or ggml's operations over copies",
+                                {{"auto", AttentionChoice::kAuto},
+                                 {"kernel", AttentionChoice::kKernel},
+                                 {"graph", AttentionChoice::kGraph}},
+                                options.attention);
+    add_choice<Flash>(app, "--flash", "with --attention graph: ggml's flash attention (auto: on)",
+                      {{"auto", Flash::kAuto}, {"on", Flash::kOn}, {"off", Flash::kOff}},
+                      options.flash);
 }
 
 void add_model_option(CLI::App& app, std::string& file) {

@@ -17,13 +17,16 @@ CLI::Option* add_whole(CLI::App& app, const std::string& name, int64_t low, int6
 CLI::Option* add_real(CLI::App& app, const std::string& name, double low, double high,
                       const std::string& help, std::function<void(double)> set);
 
-// How a memory is made and computed with: -t, --ubatch, --page, --type-k, --type-v.
+// How a memory is made and computed with: -t, --ubatch, --page, --type-k, --type-v, --attention,
+// --flash.
 struct ComputeOptions {
     uint32_t n_threads = 0;
     uint32_t ubatch = 512;
     uint32_t page = 32;
     KvType type_k = KvType::kF16;
     KvType type_v = KvType::kF16;
+    AttentionChoice attention = AttentionChoice::kAuto;
+    Flash flash = Flash::kAuto;
 
     ComputeOptions();  // n_threads: the processors that this process may use
 

@@ -19,9 +19,12 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const Model& model,
     if (!memory) {
         return pass(std::move(memory));
     }
-    auto stepper = Stepper::create(
-        model, **memory,
-        {.n_threads = options.n_threads, .max_ubatch = options.max_ubatch, .flash = options.flash});
+    auto stepper = Stepper::create(model, **memory,
+                                   {.n_threads = options.n_threads,
+                                    .max_ubatch = options.max_ubatch,
+                                    .attention = options.attention,
+                                    .flash = options.flash,
+                                    .cascade = options.cascade});
     if (!stepper) {
         return pass(std::move(stepper));
     }

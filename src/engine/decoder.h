@@ -18,7 +18,9 @@ struct DecoderOptions {
     uint32_t n_threads = 1;
     KvType type_k = KvType::kF16;
     KvType type_v = KvType::kF16;
+    AttentionChoice attention = AttentionChoice::kAuto;
     Flash flash = Flash::kAuto;
+    bool cascade = true;  // what sequences share is read once for all of them
 };
 
 // A model with its memory and compute: the loop prepare, compute, commit over a whole batch.
