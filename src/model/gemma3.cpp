@@ -109,12 +109,7 @@ void Gemma3Model::set_groups() {
 
 Result<void> Gemma3Model::load_weights(const GgufFile& file, const LoadOptions& options) {
     WeightsLoader loader(file, weights_options(options));
-    const int64_t n_embd = config_.n_embd;
-    const int64_t n_vocab = config_.n_vocab;
-    token_embd_ = loader.require("token_embd.weight", {n_embd, n_vocab}, Use::kGetRows);
-    output_norm_ = loader.require("output_norm.weight", {n_embd}, Use::kMul);
-    const char* output = loader.has("output.weight") ? "output.weight" : "token_embd.weight";
-    output_.weight = loader.require(output, {n_embd, n_vocab}, Use::kMulMat);
+    outer_ = ask_outer(loader, config_);
     for (uint32_t i = 0; i < config_.n_layer; i++) {
         layers_.push_back(ask_layer(loader, i));
     }
@@ -164,8 +159,8 @@ Gemma3Model::Layer Gemma3Model::ask_layer(WeightsLoader& loader, uint32_t index)
 ggml_tensor* Gemma3Model::build(StepGraph& graph) const {
     ggml_context* ctx = graph.ctx();
     const float eps = config_.rms_eps;
-    ggml_tensor* x =
-        ggml_scale(ctx, graph.embed(token_embd_), std::sqrt(static_cast<float>(config_.n_embd)));
+    ggml_tensor* x = ggml_scale(ctx, graph.embed(outer_.token_embd),
+                                std::sqrt(static_cast<float>(config_.n_embd)));
     for (uint32_t index = 0; index < config_.n_layer; index++) {
         const Layer& layer = layers_[index];
         ggml_tensor* attended = attention(graph, index, graph.rms_norm(x, layer.attn_norm, eps));
@@ -182,7 +177,7 @@ ggml_tensor* Gemma3Model::build(StepGraph& graph) const {
         ggml_tensor* fed = graph.glu(GGML_GLU_OP_GEGLU, layer.gate, layer.up, layer.down, normed);
         x = ggml_add(ctx, graph.rms_norm(fed, layer.ffn_post_norm, eps), x);
     }
-    ggml_tensor* logits = graph.linear(output_, graph.rms_norm(x, output_norm_, eps));
+    ggml_tensor* logits = graph.linear(outer_.output, graph.rms_norm(x, outer_.output_norm, eps));
     const float cap = extras_.logit_softcap;
     if (cap > 0) {
         logits = ggml_scale(ctx, ggml_tanh(ctx, ggml_scale(ctx, logits, 1 / cap)), cap);

@@ -6,6 +6,7 @@
 #include "model/linear.h"
 #include "model/llama_config.h"
 #include "model/model.h"
+#include "model/outer_weights.h"
 #include "model/weights.h"
 
 namespace cellar {
@@ -57,11 +58,9 @@ private:
 
     const LlamaConfig config_;
     const Extras extras_;
-    ggml_tensor* token_embd_ = nullptr;   // [n_embd, n_vocab]
-    ggml_tensor* output_norm_ = nullptr;  // [n_embd]
-    Linear output_;                       // [n_embd, n_vocab]
-    std::vector<Layer> layers_;           // [n_layer]
-    Weights memory_;                      // what the tensors live in
+    OuterWeights outer_;
+    std::vector<Layer> layers_;  // [n_layer]
+    Weights memory_;             // what the tensors live in
 };
 
 }  // namespace cellar

@@ -30,7 +30,7 @@ LlamaModel::LlamaModel(const GgufFile& file, LlamaConfig config, LlamaWeights we
 
 ggml_tensor* LlamaModel::build(StepGraph& graph) const {
     ggml_context* ctx = graph.ctx();
-    ggml_tensor* x = graph.embed(weights_.token_embd);
+    ggml_tensor* x = graph.embed(weights_.outer.token_embd);
     for (uint32_t index = 0; index < config_.n_layer; index++) {
         const LlamaLayer& layer = weights_.layers[index];
         ggml_tensor* attended =
@@ -47,7 +47,8 @@ ggml_tensor* LlamaModel::build(StepGraph& graph) const {
         x = ggml_add(ctx, graph.glu(GGML_GLU_OP_SWIGLU, layer.gate, layer.up, layer.down, normed),
                      x);
     }
-    return graph.linear(weights_.output, graph.rms_norm(x, weights_.output_norm, config_.rms_eps));
+    return graph.linear(weights_.outer.output,
+                        graph.rms_norm(x, weights_.outer.output_norm, config_.rms_eps));
 }
 
 std::optional<Rope> LlamaModel::rope(uint32_t, uint32_t n_ctx) const {

@@ -140,10 +140,10 @@ private:
                                                       config_.n_head, config_.n_embd));
         config_.head_dim = of_keys.value_or(divided);
         config_.attn_scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
-        if (of_values.value_or(divided) == config_.head_dim) return true;
+        if (of_values.value_or(config_.head_dim) == config_.head_dim) return true;
         return refuse(Code::kUnsupported,
                       fmt::format("keys of {} and values of {} dimensions are not supported",
-                                  config_.head_dim, of_values.value_or(divided)));
+                                  config_.head_dim, *of_values));
     }
 
     // The embedding table decides; where there is a tokenizer, it must have as many tokens.

@@ -29,19 +29,6 @@ LlamaLayer ask_layer(WeightsLoader& loader, const LlamaConfig& config, uint32_t 
     return layer;
 }
 
-void ask_output(WeightsLoader& loader, const LlamaConfig& config, LlamaWeights& weights) {
-    const int64_t n_embd = config.n_embd;
-    const int64_t n_vocab = config.n_vocab;
-    weights.token_embd = loader.require("token_embd.weight", {n_embd, n_vocab}, Use::kGetRows);
-    weights.output_norm = loader.require("output_norm.weight", {n_embd}, Use::kMul);
-    weights.tied = !loader.has("output.weight");
-    const char* output = weights.tied ? "token_embd.weight" : "output.weight";
-    weights.output.weight = loader.require(output, {n_embd, n_vocab}, Use::kMulMat);
-    // llama.cpp applies this one to nvfp4 only, where it is half of the format.
-    if (weights.output.weight != nullptr && weights.output.weight->type == GGML_TYPE_NVFP4)
-        weights.output.scale = loader.find("output.scale", {1}, Use::kMul);
-}
-
 void ask_rope(WeightsLoader& loader, const LlamaConfig& config, LlamaWeights& weights) {
     const int64_t pairs = config.head_dim / 2;
     if (config.rope.scaling == RopeScaling::kLongRope) {
@@ -63,7 +50,7 @@ Result<LlamaWeights> load_llama(const GgufFile& file, const LlamaConfig& config,
                                 const WeightsOptions& options, const Progress& progress) {
     WeightsLoader loader(file, options);
     LlamaWeights weights;
-    ask_output(loader, config, weights);
+    weights.outer = ask_outer(loader, config);
     ask_rope(loader, config, weights);
     for (uint32_t i = 0; i < config.n_layer; ++i) {
         weights.layers.push_back(ask_layer(loader, config, i));

@@ -8,6 +8,7 @@
 #include "gguf/gguf_file.h"
 #include "model/linear.h"
 #include "model/llama_config.h"
+#include "model/outer_weights.h"
 #include "model/weights.h"
 
 namespace cellar {
@@ -34,11 +35,8 @@ struct LlamaLayer {
 };
 
 struct LlamaWeights {
-    ggml_tensor* token_embd = nullptr;   // [n_embd, n_vocab], for look-ups
-    std::vector<LlamaLayer> layers;      // [n_layer]
-    ggml_tensor* output_norm = nullptr;  // [n_embd]
-    Linear output;                       // [n_embd, n_vocab]; of tied models the same numbers
-    bool tied = false;                   // the file has no output.weight
+    OuterWeights outer;
+    std::vector<LlamaLayer> layers;  // [n_layer]
 
     // Frequency factors, f32 [head_dim / 2]; null if the file has none.
     ggml_tensor* rope_freqs = nullptr;  // for every context (Llama 3)
@@ -51,8 +49,8 @@ struct LlamaWeights {
     ggml_tensor* rope_factors(uint32_t n_ctx, const Rope& rope) const;
 };
 
-// Loads every tensor of the architecture `llama`. `config` is that of the same file.
-// Errors: as WeightsLoader's.
+// Loads every tensor of the architecture `llama`, or of one built like it. `config` is that of the
+// same file. Errors: as WeightsLoader's.
 Result<LlamaWeights> load_llama(const GgufFile& file, const LlamaConfig& config,
                                 const WeightsOptions& options = {}, const Progress& progress = {});
 

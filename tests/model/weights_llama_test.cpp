@@ -98,6 +98,14 @@ TEST(LlamaConfig, MissingKeysHaveLlamaCppsDefaults) {
     EXPECT_EQ(config.rope.scaling, RopeScaling::kLinear);
 }
 
+TEST(LlamaConfig, ValuesAreAsWideAsKeysUnlessTheFileSaysOtherwise) {
+    const LlamaConfig config = config_with([](gguf_context* gguf) {
+        gguf_set_val_u32(gguf, "llama.attention.head_count", 8);
+        gguf_remove_key(gguf, "llama.attention.value_length");
+    });
+    EXPECT_EQ(config.head_dim, 16u);  // and not 64 / 8
+}
+
 TEST(LlamaConfig, HeadsOfKeysMayDifferByLayer) {
     const LlamaConfig config = config_with([](gguf_context* gguf) {
         const uint32_t counts[] = {4, 2, 1, 2};
@@ -342,9 +350,9 @@ TEST(LlamaWeights, OfTinyLlamaAreTheFilesNumbers) {
     const auto weights = load(file);
     ASSERT_TRUE(weights.has_value()) << weights.error().message;
     ASSERT_EQ(weights->layers.size(), 4u);
-    EXPECT_FALSE(weights->tied);
-    EXPECT_NE(weights->output.weight, weights->token_embd);
-    EXPECT_EQ(weights->output.scale, nullptr);
+    EXPECT_FALSE(weights->outer.tied);
+    EXPECT_NE(weights->outer.output.weight, weights->outer.token_embd);
+    EXPECT_EQ(weights->outer.output.scale, nullptr);
     ASSERT_NE(weights->rope_freqs, nullptr);
     EXPECT_EQ(weights->rope_factors(1 << 20, Rope{}), weights->rope_freqs);
 
@@ -355,7 +363,7 @@ TEST(LlamaWeights, OfTinyLlamaAreTheFilesNumbers) {
     }
     const std::byte* bytes = file.mapping()->bytes().data();
     for (const ggml_tensor* tensor : {layer.attn_norm, layer.down.weight, layer.q.bias,
-                                      layer.gate.scale, weights->output_norm}) {
+                                      layer.gate.scale, weights->outer.output_norm}) {
         const TensorInfo* info = file.find_tensor(ggml_get_name(tensor));
         ASSERT_NE(info, nullptr);
         EXPECT_EQ(0, std::memcmp(tensor->data, bytes + info->offset, info->bytes)) << info->name;
@@ -384,10 +392,10 @@ TEST(LlamaWeights, OfSmolLm2) {
 
     const auto weights = load_llama(file, *config);
     ASSERT_TRUE(weights.has_value()) << weights.error().message;
-    EXPECT_TRUE(weights->tied);
+    EXPECT_TRUE(weights->outer.tied);
     EXPECT_EQ(weights->rope_factors(100, config->rope.rope), nullptr);
     EXPECT_EQ(weights->layers[29].q.bias, nullptr);
-    EXPECT_STREQ(ggml_get_name(weights->output.weight), "token_embd.weight");
+    EXPECT_STREQ(ggml_get_name(weights->outer.output.weight), "token_embd.weight");
     EXPECT_GT(weights->memory.bytes(), 90'000'000u);
 }
 
