@@ -11,20 +11,30 @@
 namespace cellar {
 
 Result<std::unique_ptr<Model>> LlamaModel::load(const GgufFile& file, const LoadOptions& options) {
-    auto config = read_llama_config(file);
+    return load_like(file, options, {"llama", GGML_ROPE_TYPE_NORMAL, false});
+}
+
+Result<std::unique_ptr<Model>> LlamaModel::load_like(const GgufFile& file,
+                                                     const LoadOptions& options,
+                                                     const LlamaTraits& traits) {
+    auto config = read_llama_config(file, traits.architecture);
     if (!config) {
         return pass(std::move(config));
     }
+    config->rope.rope.mode = traits.rope_mode;
+    config->head_norms = traits.head_norms;
     auto weights = load_llama(file, *config, weights_options(options), progress_of(options));
     if (!weights) {
         return pass(std::move(weights));
     }
-    return std::unique_ptr<Model>(new LlamaModel(file, std::move(*config), std::move(*weights)));
+    ModelInfo info = info_of(file, *config, traits.architecture);
+    return std::unique_ptr<Model>(
+        new LlamaModel(std::move(info), std::move(*config), std::move(*weights)));
 }
 
-LlamaModel::LlamaModel(const GgufFile& file, LlamaConfig config, LlamaWeights weights)
+LlamaModel::LlamaModel(ModelInfo info, LlamaConfig config, LlamaWeights weights)
     : config_(std::move(config)), weights_(std::move(weights)) {
-    info_ = info_of(file, config_, "llama");
+    info_ = std::move(info);
     info_.weight_bytes = weights_.memory.bytes();
 }
 
@@ -61,10 +71,17 @@ ggml_tensor* LlamaModel::attention(StepGraph& graph, uint32_t index, ggml_tensor
     const LlamaLayer& layer = weights_.layers[index];
     const Rope rope = *this->rope(index, graph.n_ctx());
     const uint32_t n_head_kv = config_.n_head_kv[index];
-    ggml_tensor* q = graph.rope(graph.heads(graph.linear(layer.q, x), config_.n_head), rope);
-    ggml_tensor* k = graph.rope(graph.heads(graph.linear(layer.k, x), n_head_kv), rope);
+    ggml_tensor* q = graph.heads(graph.linear(layer.q, x), config_.n_head);
+    ggml_tensor* k = graph.heads(graph.linear(layer.k, x), n_head_kv);
     ggml_tensor* v = graph.heads(graph.linear(layer.v, x), n_head_kv);
+    q = turned(graph, q, layer.q_norm, rope);
+    k = turned(graph, k, layer.k_norm, rope);
     return graph.attend(index, q, k, v, {.scale = config_.attn_scale, .rope = &rope});
+}
+
+ggml_tensor* LlamaModel::turned(StepGraph& graph, ggml_tensor* x, ggml_tensor* norm,
+                                const Rope& rope) const {
+    return graph.rope(norm ? graph.rms_norm(x, norm, config_.rms_eps) : x, rope);
 }
 
 }  // namespace cellar

@@ -23,7 +23,8 @@ struct LlamaConfig {
     uint32_t n_vocab = 0;             // rows of token_embd; equals the tokenizer's list
     uint32_t n_ctx_train = 0;         // tokens
     float rms_eps = 0;
-    float attn_scale = 0;  // of q·k: 1 / sqrt(head_dim)
+    bool head_norms = false;  // queries and keys are normed by head; no key says it
+    float attn_scale = 0;     // of q·k: 1 / sqrt(head_dim)
     RopeConfig rope;
 };
 

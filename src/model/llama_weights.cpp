@@ -21,6 +21,10 @@ LlamaLayer ask_layer(WeightsLoader& loader, const LlamaConfig& config, uint32_t 
     layer.q = ask_linear(loader, prefix + "attn_q", {n_embd, n_q});
     layer.k = ask_linear(loader, prefix + "attn_k", {n_embd, n_kv});
     layer.v = ask_linear(loader, prefix + "attn_v", {n_embd, n_kv});
+    if (config.head_norms) {
+        layer.q_norm = loader.require(prefix + "attn_q_norm.weight", {config.head_dim}, Use::kMul);
+        layer.k_norm = loader.require(prefix + "attn_k_norm.weight", {config.head_dim}, Use::kMul);
+    }
     layer.o = ask_linear(loader, prefix + "attn_output", {n_q, n_embd});
     layer.ffn_norm = loader.require(prefix + "ffn_norm.weight", {n_embd}, Use::kMul);
     layer.gate = ask_linear(loader, prefix + "ffn_gate", {n_embd, n_ff});

@@ -27,6 +27,8 @@ struct LlamaLayer {
     Linear q;                          // [n_embd, n_q]
     Linear k;                          // [n_embd, n_kv]
     Linear v;                          // [n_embd, n_kv]
+    ggml_tensor* q_norm = nullptr;     // [head_dim]; null unless config.head_norms
+    ggml_tensor* k_norm = nullptr;     // likewise
     Linear o;                          // [n_q, n_embd]
     ggml_tensor* ffn_norm = nullptr;   // [n_embd]
     Linear gate;                       // [n_embd, n_ff]

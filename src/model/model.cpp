@@ -9,6 +9,7 @@
 #include "gguf/printable.h"
 #include "model/gemma3.h"
 #include "model/llama.h"
+#include "model/qwen3.h"
 
 namespace cellar {
 
@@ -22,6 +23,7 @@ struct Architecture {
 constexpr Architecture kArchitectures[] = {
     {"llama", LlamaModel::load},
     {"gemma3", Gemma3Model::load},
+    {"qwen3", load_qwen3},
 };
 
 std::string architecture_names() {

@@ -22,7 +22,11 @@ using testing::max_difference;
 using testing::open_model;
 using testing::Row;
 
-constexpr float kTinyTolerance = 5e-3f;
+// The tiny models' attention moves their logits by little: a rope of the wrong kind, or no norms of
+// heads, by 3e-3 to 4e-3. What was seen of ours is 1.3e-4 for prompts, and 1.6e-3 where llama.cpp
+// decoded token by token, which its kernels do with other roundings.
+constexpr float kPromptTolerance = 3e-4f;
+constexpr float kDecodeTolerance = 2e-3f;
 
 // SmolLM2's products round activations to 8 bits, so that the last bits of any other kernel grow to
 // 0.4 to 0.9 in its logits: llama.cpp itself differs by as much with flash attention on and off, or
@@ -69,7 +73,7 @@ TEST_P(TinyModelTest, PrefillHasTheLogitsOfLlamaCpp) {
     const auto rows = decoding_.decode(batch);
     ASSERT_EQ(rows.size(), tokens_.size());
     for (const auto& [item, row] : expected_["prefill"].items()) {
-        EXPECT_LE(max_difference(rows.at(std::stoul(item)), row.get<Row>()), kTinyTolerance)
+        EXPECT_LE(max_difference(rows.at(std::stoul(item)), row.get<Row>()), kPromptTolerance)
             << item;
     }
 }
@@ -83,8 +87,8 @@ TEST_P(TinyModelTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
         batch.add(expected_["continuation_b"][i], SeqId{1}, kNextPos, true);
         const auto rows = decoding_.decode(batch);
         const auto& step = expected_["fork_at_40"][i];
-        EXPECT_LE(max_difference(rows.at(0), step["a"].get<Row>()), kTinyTolerance) << i;
-        EXPECT_LE(max_difference(rows.at(1), step["b"].get<Row>()), kTinyTolerance) << i;
+        EXPECT_LE(max_difference(rows.at(0), step["a"].get<Row>()), kDecodeTolerance) << i;
+        EXPECT_LE(max_difference(rows.at(1), step["b"].get<Row>()), kDecodeTolerance) << i;
     }
 }
 
@@ -98,12 +102,13 @@ TEST_P(TinyModelTest, ShiftsContinueWithTheLogitsOfLlamaCpp) {
     ASSERT_FALSE(steps.empty());
     for (size_t i = 0; i < steps.size(); i++) {
         const Row row = decoding_.append(SeqId{0}, {expected_["continuation_a"][i].get<Token>()});
-        EXPECT_LE(max_difference(row, steps[i].get<Row>()), kTinyTolerance) << i;
+        EXPECT_LE(max_difference(row, steps[i].get<Row>()), kDecodeTolerance) << i;
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ubatches, TinyModelTest,
-                         ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3"),
+                         ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3",
+                                                              "tiny-qwen3"),
                                             ::testing::Values(1u, 7u, 32u, 512u),
                                             ::testing::Values(Flash::kOn, Flash::kOff)));
 
