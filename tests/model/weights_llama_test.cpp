@@ -22,6 +22,7 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using testing::raw;
 using testing::ScratchFile;
+using testing::tensor_entry;
 
 constexpr const char* kTinyLlama = CELLAR_TEST_DATA "/models/tiny-llama.gguf";
 constexpr const char* kSmolLm2 = CELLAR_MODELS "/SmolLM2-135M-Instruct.Q4_1.gguf";
@@ -292,20 +293,8 @@ TEST_P(LyingLlama, IsRefusedInOneSentence) {
 INSTANTIATE_TEST_SUITE_P(Lies, LyingLlama, ::testing::ValuesIn(lies()),
                          [](const auto& of) { return std::string(of.param.name); });
 
-// tiny-llama.gguf with the first `from` in its bytes overwritten by `to`.
 std::string tiny_llama_patched(std::string_view from, std::string_view to) {
-    std::string bytes = testing::read_file(kTinyLlama);
-    const size_t place = bytes.find(from);
-    if (place == bytes.npos || from.size() != to.size()) throw std::runtime_error("no such patch");
-    return bytes.replace(place, from.size(), to);
-}
-
-// A directory entry's name, dimensions and type, for patches.
-std::string entry(std::string_view name, std::initializer_list<int64_t> ne, int32_t type) {
-    std::string bytes = testing::gguf_string(name) + raw(static_cast<uint32_t>(ne.size()));
-    for (const int64_t n : ne)
-        bytes += raw(n);
-    return bytes + raw(type);
+    return testing::patched(testing::read_file(kTinyLlama), from, to);
 }
 
 TEST(LlamaWeights, MissingAndMisshapenTensorsAreNamed) {
@@ -315,14 +304,16 @@ TEST(LlamaWeights, MissingAndMisshapenTensorsAreNamed) {
     EXPECT_THAT(missing.error().message,
                 HasSubstr("tensor 'blk.2.attn_k.weight' of shape [64, 32] is missing"));
 
-    const auto turned = load(open(tiny_llama_patched(entry("blk.1.ffn_up.weight", {64, 96}, 0),
-                                                     entry("blk.1.ffn_up.weight", {96, 64}, 0))));
+    const auto turned =
+        load(open(tiny_llama_patched(tensor_entry("blk.1.ffn_up.weight", {64, 96}, 0),
+                                     tensor_entry("blk.1.ffn_up.weight", {96, 64}, 0))));
     ASSERT_FALSE(turned.has_value());
     EXPECT_THAT(turned.error().message,
                 HasSubstr("'blk.1.ffn_up.weight' has shape [96, 64] where [64, 96] is expected"));
 
-    const auto integers = load(open(tiny_llama_patched(
-        entry("output_norm.weight", {64}, 0), entry("output_norm.weight", {64}, GGML_TYPE_I32))));
+    const auto integers =
+        load(open(tiny_llama_patched(tensor_entry("output_norm.weight", {64}, 0),
+                                     tensor_entry("output_norm.weight", {64}, GGML_TYPE_I32))));
     ASSERT_FALSE(integers.has_value());
     EXPECT_EQ(integers.error().code, Code::kUnsupported);
     EXPECT_THAT(integers.error().message, HasSubstr("'output_norm.weight' has type i32"));

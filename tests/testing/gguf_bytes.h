@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,22 @@ std::string raw(T value) {
 // A GGUF string: its length, then its bytes.
 inline std::string gguf_string(std::string_view text) {
     return raw<uint64_t>(text.size()) + std::string(text);
+}
+
+// A directory entry's name, dimensions and type, for patches.
+inline std::string tensor_entry(std::string_view name, std::initializer_list<int64_t> ne,
+                                int32_t type) {
+    std::string bytes = gguf_string(name) + raw(static_cast<uint32_t>(ne.size()));
+    for (const int64_t n : ne)
+        bytes += raw(n);
+    return bytes + raw(type);
+}
+
+// `bytes` with the first `from` overwritten by `to`, which is as long.
+inline std::string patched(std::string bytes, std::string_view from, std::string_view to) {
+    const size_t place = bytes.find(from);
+    if (place == bytes.npos || from.size() != to.size()) throw std::runtime_error("no such patch");
+    return bytes.replace(place, from.size(), to);
 }
 
 // Writes GGUF files byte by byte, damaged ones included: nothing is checked, every field can be
