@@ -158,7 +158,7 @@ Gemma3Model::Layer Gemma3Model::ask_layer(WeightsLoader& loader, uint32_t index)
 
 ggml_tensor* Gemma3Model::build(StepGraph& graph) const {
     ggml_context* ctx = graph.ctx();
-    const float eps = config_.rms_eps;
+    const float eps = config_.norm_eps;
     ggml_tensor* x = ggml_scale(ctx, graph.embed(outer_.token_embd),
                                 std::sqrt(static_cast<float>(config_.n_embd)));
     for (uint32_t index = 0; index < config_.n_layer; index++) {
@@ -189,7 +189,7 @@ ggml_tensor* Gemma3Model::attention(StepGraph& graph, uint32_t index, ggml_tenso
     const Layer& layer = layers_[index];
     const Rope rope = *this->rope(index, graph.n_ctx());
     const uint32_t n_head_kv = config_.n_head_kv[index];
-    const float eps = config_.rms_eps;
+    const float eps = config_.norm_eps;
     ggml_tensor* q = graph.heads(graph.linear(layer.q, x), config_.n_head);
     ggml_tensor* k = graph.heads(graph.linear(layer.k, x), n_head_kv);
     ggml_tensor* v = graph.heads(graph.linear(layer.v, x), n_head_kv);

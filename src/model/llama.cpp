@@ -44,7 +44,7 @@ ggml_tensor* LlamaModel::build(StepGraph& graph) const {
     for (uint32_t index = 0; index < config_.n_layer; index++) {
         const LlamaLayer& layer = weights_.layers[index];
         ggml_tensor* attended =
-            attention(graph, index, graph.rms_norm(x, layer.attn_norm, config_.rms_eps));
+            attention(graph, index, graph.rms_norm(x, layer.attn_norm, config_.norm_eps));
         if (index + 1 == config_.n_layer) {
             attended = graph.outputs(attended);
             x = graph.outputs(x);
@@ -53,12 +53,12 @@ ggml_tensor* LlamaModel::build(StepGraph& graph) const {
             }
         }
         x = ggml_add(ctx, graph.linear(layer.o, attended), x);
-        ggml_tensor* normed = graph.rms_norm(x, layer.ffn_norm, config_.rms_eps);
+        ggml_tensor* normed = graph.rms_norm(x, layer.ffn_norm, config_.norm_eps);
         x = ggml_add(ctx, graph.glu(GGML_GLU_OP_SWIGLU, layer.gate, layer.up, layer.down, normed),
                      x);
     }
     return graph.linear(weights_.outer.output,
-                        graph.rms_norm(x, weights_.outer.output_norm, config_.rms_eps));
+                        graph.rms_norm(x, weights_.outer.output_norm, config_.norm_eps));
 }
 
 std::optional<Rope> LlamaModel::rope(uint32_t, uint32_t n_ctx) const {
@@ -81,7 +81,7 @@ ggml_tensor* LlamaModel::attention(StepGraph& graph, uint32_t index, ggml_tensor
 
 ggml_tensor* LlamaModel::turned(StepGraph& graph, ggml_tensor* x, ggml_tensor* norm,
                                 const Rope& rope) const {
-    return graph.rope(norm ? graph.rms_norm(x, norm, config_.rms_eps) : x, rope);
+    return graph.rope(norm ? graph.rms_norm(x, norm, config_.norm_eps) : x, rope);
 }
 
 }  // namespace cellar

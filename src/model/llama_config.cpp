@@ -27,8 +27,8 @@ constexpr uint32_t kMaxContext = std::numeric_limits<int32_t>::max();
 // Reads one key after the other into `config_`. Steps return false once `problem_` is set.
 class Reader {
 public:
-    Reader(const GgufFile& file, std::string_view architecture)
-        : file_(file), architecture_(architecture) {}
+    Reader(const GgufFile& file, std::string_view architecture, std::string_view norm_eps)
+        : file_(file), architecture_(architecture), norm_eps_(norm_eps) {}
 
     Result<LlamaConfig> read() {
         if (architecture() && nothing_unsupported() && sizes() && heads() && vocabulary() &&
@@ -166,23 +166,25 @@ private:
     }
 
     bool numbers() {
-        const std::string eps = key("attention.layer_norm_rms_epsilon");
+        const std::string eps = key(norm_eps_);
         if (!file_.has(eps)) return refuse(Code::kBadFile, fmt::format("key '{}' is missing", eps));
-        return take(real_in(file_, eps, 0, 1, 0), config_.rms_eps) &&
+        return take(real_in(file_, eps, 0, 1, 0), config_.norm_eps) &&
                take(read_rope(file_, architecture_, config_.head_dim, config_.n_ctx_train),
                     config_.rope);
     }
 
     const GgufFile& file_;
     const std::string_view architecture_;
+    const std::string_view norm_eps_;
     LlamaConfig config_;
     Error problem_;
 };
 
 }  // namespace
 
-Result<LlamaConfig> read_llama_config(const GgufFile& file, std::string_view architecture) {
-    return Reader(file, architecture).read();
+Result<LlamaConfig> read_llama_config(const GgufFile& file, std::string_view architecture,
+                                      std::string_view norm_eps) {
+    return Reader(file, architecture, norm_eps).read();
 }
 
 }  // namespace cellar

@@ -22,9 +22,9 @@ struct LlamaConfig {
     uint32_t n_ff = 0;                // width inside the feed-forward block
     uint32_t n_vocab = 0;             // rows of token_embd; equals the tokenizer's list
     uint32_t n_ctx_train = 0;         // tokens
-    float rms_eps = 0;
-    bool head_norms = false;  // queries and keys are normed by head; no key says it
-    float attn_scale = 0;     // of q·k: 1 / sqrt(head_dim)
+    float norm_eps = 0;               // added to variances, or to mean squares by RMS norms
+    bool head_norms = false;          // queries and keys are normed by head; no key says it
+    float attn_scale = 0;             // of q·k: 1 / sqrt(head_dim)
     RopeConfig rope;
 };
 
@@ -33,7 +33,9 @@ struct LlamaConfig {
 // Errors: kUnsupported for another architecture, experts, attention that is not causal, heads or
 // feed-forward widths that differ by layer, or values as wide as no key; kBadFile for missing keys
 // and numbers that make no sense.
-Result<LlamaConfig> read_llama_config(const GgufFile& file,
-                                      std::string_view architecture = "llama");
+// `norm_eps` names the key of LlamaConfig::norm_eps.
+Result<LlamaConfig> read_llama_config(
+    const GgufFile& file, std::string_view architecture = "llama",
+    std::string_view norm_eps = "attention.layer_norm_rms_epsilon");
 
 }  // namespace cellar

@@ -71,12 +71,16 @@ ggml_tensor* StepGraph::heads(ggml_tensor* x, uint32_t n_head) {
     return ggml_reshape_3d(ctx(), x, x->ne[0] / n_head, n_head, x->ne[1]);
 }
 
-ggml_tensor* StepGraph::rope(ggml_tensor* x, const Rope& rope) {
+ggml_tensor* StepGraph::positions() {
     if (!positions_) {
         const int64_t n = int64_t{shape_.n_tokens} * memory_.config().n_pos;
         positions_ = input(ggml_new_tensor_1d(ctx(), GGML_TYPE_I32, n), "positions");
     }
-    return apply_rope(ctx(), x, positions_, rope);
+    return positions_;
+}
+
+ggml_tensor* StepGraph::rope(ggml_tensor* x, const Rope& rope) {
+    return apply_rope(ctx(), x, positions(), rope);
 }
 
 ggml_tensor* StepGraph::attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,

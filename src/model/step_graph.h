@@ -51,6 +51,9 @@ public:
     // x [n_head * head_dim, n_tokens] as [head_dim, n_head, n_tokens].
     ggml_tensor* heads(ggml_tensor* x, uint32_t n_head);
 
+    // Where the step's tokens stand: i32 [n_tokens * n_pos], a component at a time.
+    ggml_tensor* positions();
+
     // x [head_dim, n_head, n_tokens], turned by the step's positions.
     ggml_tensor* rope(ggml_tensor* x, const Rope& rope);
 

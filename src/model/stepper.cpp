@@ -40,6 +40,7 @@ struct Stepper::Impl {
     Result<void> apply_pending();
     Result<StepGraph*> graph_of(const StepShape& shape);
     Result<void> check_token(Token token) const;
+    Result<void> check_positions(const Plan& plan) const;
     Result<void> find_outputs(const Batch& batch, const UbatchPlan& ubatch);
     Result<Logits> compute(const Batch& batch, const UbatchPlan& ubatch);
     Logits read(const StepGraph& graph) const;
@@ -147,6 +148,20 @@ Result<void> Stepper::Impl::check_token(Token token) const {
     return {};
 }
 
+// Of all ubatches that are left, so that nothing of them is computed if one cannot be.
+Result<void> Stepper::Impl::check_positions(const Plan& plan) const {
+    const uint32_t n = model_.info().n_learned_pos;
+    for (size_t i = plan.committed(); n > 0 && i < plan.size(); i++) {
+        for (const Pos pos : plan.ubatch(i).positions) {
+            if (pos < 0 || static_cast<uint32_t>(pos) >= n) {
+                return fail(Code::kBadRange,
+                            fmt::format("Position {} has no embedding: the model has {}.", pos, n));
+            }
+        }
+    }
+    return {};
+}
+
 Result<void> Stepper::Impl::find_outputs(const Batch& batch, const UbatchPlan& ubatch) {
     rows_.clear();
     items_.clear();
@@ -239,6 +254,9 @@ Result<void> Stepper::apply_pending() {
 Result<Logits> Stepper::compute(const Batch& batch, const Plan& plan, size_t i) {
     if (!plan.open() || i != plan.committed()) {
         return fail(Code::kStale, fmt::format("Ubatch {} is not the next of an open plan.", i));
+    }
+    if (auto checked = impl_->check_positions(plan); !checked) {
+        return pass(std::move(checked));
     }
     return impl_->compute(batch, plan.ubatch(i));
 }

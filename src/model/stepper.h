@@ -62,7 +62,8 @@ public:
 
     // Computes ubatch `i` of a plan for `batch`: the next to commit, its moves applied. Commit it
     // to keep it. Errors: kStale for another `i` or a plan that is not open, kInvalidArgument as
-    // `check`, kBackend; then nothing has become visible.
+    // `check`, kBadRange for a position (of this ubatch or a later one) that the model has no
+    // embedding for, kBackend; then nothing has become visible.
     Result<Logits> compute(const Batch& batch, const Plan& plan, size_t i);
 
     const StepperStats& stats() const;

@@ -15,6 +15,7 @@
 #include "engine/decoder.h"
 #include "gguf/gguf_file.h"
 #include "model/model.h"
+#include "testing/scratch_file.h"
 
 namespace cellar::testing {
 
@@ -26,6 +27,14 @@ inline std::unique_ptr<Model> open_model(const std::string& path) {
     auto model = load_model(file.value(), {});
     EXPECT_TRUE(model) << model.error().message;
     return std::move(model).value();
+}
+
+// The model that a file of these bytes holds, or why there is none.
+inline Result<std::unique_ptr<Model>> load_model_of(const std::string& bytes) {
+    const ScratchFile scratch(bytes);
+    auto file = GgufFile::open(scratch.path());
+    if (!file) return pass(std::move(file));
+    return load_model(*file, {});
 }
 
 // Four layers, two of four heads for keys, 128 tokens; weights at random (tests/data/models).

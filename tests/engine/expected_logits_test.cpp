@@ -108,7 +108,7 @@ TEST_P(TinyModelTest, ShiftsContinueWithTheLogitsOfLlamaCpp) {
 
 INSTANTIATE_TEST_SUITE_P(Ubatches, TinyModelTest,
                          ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3",
-                                                              "tiny-qwen3"),
+                                                              "tiny-qwen3", "tiny-mpt"),
                                             ::testing::Values(1u, 7u, 32u, 512u),
                                             ::testing::Values(Flash::kOn, Flash::kOff)));
 

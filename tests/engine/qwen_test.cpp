@@ -21,9 +21,9 @@ namespace cellar {
 namespace {
 
 using testing::Decoding;
+using testing::load_model_of;
 using testing::max_difference;
 using testing::Row;
-using testing::ScratchFile;
 using testing::tensor_entry;
 
 constexpr const char* kTinyLlama = CELLAR_TEST_DATA "/models/tiny-llama.gguf";
@@ -81,13 +81,6 @@ Editable tiny_qwen2() {
     return file;
 }
 
-Result<std::unique_ptr<Model>> load(const std::string& bytes) {
-    const ScratchFile scratch(bytes);
-    auto file = GgufFile::open(scratch.path());
-    if (!file) return pass(std::move(file));
-    return load_model(*file, {});
-}
-
 // Logits behind 64 tokens, of which 16 go and the rest moves up, and one more token.
 Row logits(const Model& model) {
     DecoderOptions options;
@@ -104,7 +97,7 @@ Row logits(const Model& model) {
 
 // Only the order of sums differs.
 TEST(Qwen2Test, HasTheLogitsOfALlamaWhoseHeadsAreLaidOutInHalves) {
-    const auto model = load(tiny_qwen2().bytes());
+    const auto model = load_model_of(tiny_qwen2().bytes());
     ASSERT_TRUE(model) << model.error().message;
     EXPECT_EQ((*model)->info().architecture, "qwen2");
     EXPECT_LE(max_difference(logits(**model), logits(testing::tiny_llama())), 1e-5f);
@@ -116,7 +109,7 @@ TEST(Qwen2Test, AddsTheBiasesOfQueriesKeysAndValues) {
         Editable file = tiny_qwen2();
         for (int layer = 0; layer < 4; layer++)
             file.zero(layer_tensor(layer, name));
-        const auto model = load(file.bytes());
+        const auto model = load_model_of(file.bytes());
         ASSERT_TRUE(model) << model.error().message;
         EXPECT_GT(max_difference(logits(**model), right), 1e-4f) << name;
     }
@@ -125,7 +118,7 @@ TEST(Qwen2Test, AddsTheBiasesOfQueriesKeysAndValues) {
 // The file with `from` overwritten by `to` is refused with a sentence that has `part` in it.
 void expect_refused(const std::string& bytes, std::string_view from, std::string_view to,
                     std::string_view part) {
-    const auto model = load(testing::patched(bytes, from, to));
+    const auto model = load_model_of(testing::patched(bytes, from, to));
     ASSERT_FALSE(model);
     EXPECT_EQ(model.error().code, Code::kBadFile);
     EXPECT_NE(model.error().message.find(part), std::string::npos) << model.error().message;

@@ -69,7 +69,7 @@ TEST(LlamaConfig, OfTinyLlama) {
     EXPECT_EQ(config.n_ff, 96u);
     EXPECT_EQ(config.n_vocab, 128u);
     EXPECT_EQ(config.n_ctx_train, 256u);
-    EXPECT_FLOAT_EQ(config.rms_eps, 1e-5f);
+    EXPECT_FLOAT_EQ(config.norm_eps, 1e-5f);
     EXPECT_FLOAT_EQ(config.attn_scale, 0.25f);
     const Rope& rope = config.rope.rope;
     EXPECT_EQ(config.rope.scaling, RopeScaling::kLinear);
