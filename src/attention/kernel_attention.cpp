@@ -46,7 +46,8 @@ ggml_tensor* KernelAttention::attend(ggml_cgraph* graph, uint32_t layer, ggml_te
     if (params.max_alibi_bias > 0) {
         biased_ = true;
         for (uint32_t head = 0; head < n_head; head++)
-            made.slopes.push_back(alibi_slope(head, n_head, params.max_alibi_bias));
+            made.slopes.push_back(
+                static_cast<float>(alibi_slope(head, n_head, params.max_alibi_bias)));
     }
     ggml_tensor* sources[] = {with_turned(q, params.rope), kept_k, kept_v};
     // The sums stand in the workspace: this result only says that they are there.

@@ -4,22 +4,14 @@
 #include <ggml.h>
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <cmath>
 #include <limits>
 
+#include "attention/alibi.h"
+
 namespace cellar {
 namespace {
-
-// The slope of a head's ALiBi bias (Press et al. 2022), with ggml's rule for head counts that are
-// no power of two; 0 without bias.
-double alibi_slope(uint32_t head, uint32_t n_head, double max_bias) {
-    if (max_bias <= 0) return 0;
-    const uint32_t n_even = std::bit_floor(n_head);
-    if (head < n_even) return std::pow(2.0, -max_bias / n_even * (head + 1));
-    return std::pow(2.0, -max_bias / 2 / n_even * (2 * (head - n_even) + 1));
-}
 
 double dot(std::span<const float> a, std::span<const float> b) {
     double sum = 0;
