@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -11,7 +12,7 @@
 
 #include "engine/decoding.h"
 
-// Logits that llama.cpp computed, of a tiny model in full and of SmolLM2 by their highest.
+// Logits that llama.cpp computed, of tiny models in full and of real ones by their highest.
 
 namespace cellar {
 namespace {
@@ -27,14 +28,6 @@ using testing::Row;
 // decoded token by token, which its kernels do with other roundings.
 constexpr float kPromptTolerance = 3e-4f;
 constexpr float kDecodeTolerance = 2e-3f;
-
-// SmolLM2's products round activations to 8 bits, so that the last bits of any other kernel grow to
-// 0.4 to 0.9 in its logits: llama.cpp itself differs by as much with flash attention on and off, or
-// with repacked weights (AMX). Compiled against the same ggml, unpacked, with f16 rows, we
-// reproduce the listed logits to four decimals; the pinned ggml and repacking do not. Top logits
-// nearer to each other than this noise may change places.
-constexpr float kTopTolerance = 1.0f;
-constexpr float kTie = 1.0f;
 
 DecoderOptions f32_options(uint32_t max_ubatch, Flash flash) {
     DecoderOptions options;
@@ -112,20 +105,47 @@ INSTANTIATE_TEST_SUITE_P(Ubatches, TinyModelTest,
                                             ::testing::Values(1u, 7u, 32u, 512u),
                                             ::testing::Values(Flash::kOn, Flash::kOff)));
 
-class SmolLm2Test : public ::testing::TestWithParam<int> {
+// Real models' products round activations to 8 bits, so that the last bits of any other kernel grow
+// to some tenths in their logits, and now and then to more. Bounds stand above what llama.cpp shows
+// against its own listed logits: with weights repacked or not, flash attention on and off, rows of
+// f16 and f32. For Gemma 3 that is up to 1.83, 0.45 in the mean of a prompt, and ours 1.86 and
+// 0.33; with its weights unpacked to f32 we lie within 0.02 of llama.cpp's on the same machine. A
+// window, a base of positions or a pattern of layers that is wrong moves it by 5.5 or more.
+struct RealModel {
+    const char* file;      // in the folder of models
+    const char* expected;  // in tests/data/expected
+    uint32_t n_cells;
+    float most;  // that one of the listed logits may differ by,
+    float mean;  // and all of a prompt's, in the mean
+};
+
+constexpr RealModel kSmolLm2{"SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2.json", 1024, 1.0f, 0.4f};
+constexpr RealModel kGemma3{"gemma-3-270m-q4_k_m.gguf", "gemma3_270m.json", 2048, 2.5f, 0.5f};
+
+// Top logits nearer to each other than this may change places.
+constexpr float kTie = 1.0f;
+
+class RealModelTest : public ::testing::TestWithParam<std::tuple<RealModel, size_t>> {
 protected:
-    static constexpr const char* kPath = CELLAR_MODELS "/SmolLM2-135M-Instruct.Q4_1.gguf";
+    static const RealModel& real() { return std::get<0>(GetParam()); }
+    static std::string path() { return std::string(CELLAR_MODELS "/") + real().file; }
 
     void SetUp() override {
-        if (!std::filesystem::exists(kPath)) {
-            GTEST_SKIP() << kPath << " is missing: `make run` downloads it.";
+        if (!std::filesystem::exists(path())) {
+            GTEST_SKIP() << path() << " is missing: `make models` fetches it.";
         }
     }
 
+    // Loaded once for all its prompts.
     static const Model& model() {
-        static const auto model = open_model(kPath);
+        static std::map<std::string, std::unique_ptr<Model>> models;
+        auto& model = models[path()];
+        if (!model) model = open_model(path());
         return *model;
     }
+
+    // The prompt, the greedy tokens that follow it, and the five highest logits of each.
+    static nlohmann::json text() { return expected(real().expected)[std::get<1>(GetParam())]; }
 };
 
 Token greedy(const Row& row) {
@@ -133,21 +153,23 @@ Token greedy(const Row& row) {
 }
 
 // Steps are teacher-forced: each is fed the listed token, whatever ours was.
-TEST_P(SmolLm2Test, ChoosesTheTokensOfLlamaCppButForTies) {
-    const nlohmann::json text = expected("smollm2.json")[static_cast<size_t>(GetParam())];
+TEST_P(RealModelTest, ChoosesTheTokensOfLlamaCppButForTies) {
+    const nlohmann::json text = this->text();
     DecoderOptions options;
-    options.n_cells = 1024;
+    options.n_cells = real().n_cells;
     options.n_threads = 2;
     Decoding decoding(model(), options);
     Row row = decoding.append(SeqId{0}, text["tokens"].get<std::vector<Token>>());
     int judged = 0;
-    float most = 0;
+    float most = 0, sum = 0, count = 0;
     for (size_t i = 0; i < text["steps"].size(); i++) {
         const auto& top = text["steps"][i];
         for (const auto& entry : top) {
             const float difference = std::abs(row[entry[0].get<size_t>()] - entry[1].get<float>());
-            EXPECT_LE(difference, kTopTolerance) << "step " << i << ", token " << entry[0];
+            EXPECT_LE(difference, real().most) << "step " << i << ", token " << entry[0];
             most = std::max(most, difference);
+            sum += difference;
+            count++;
         }
         const bool tied = top[0][1].get<float>() - top[1][1].get<float>() <= kTie;
         const Token listed = text["greedy"][i];
@@ -157,12 +179,30 @@ TEST_P(SmolLm2Test, ChoosesTheTokensOfLlamaCppButForTies) {
         }
         row = decoding.append(SeqId{0}, {listed});
     }
+    EXPECT_LE(sum / count, real().mean);
     EXPECT_GT(judged, 3) << "nearly all steps were ties";
     RecordProperty("max_difference", std::to_string(most));
-    std::printf("    largest difference of a top-5 logit: %.4f\n", static_cast<double>(most));
+    std::printf("    top-5 logits differ by up to %.4f, %.4f in the mean\n",
+                static_cast<double>(most), static_cast<double>(sum / count));
 }
 
-INSTANTIATE_TEST_SUITE_P(Prompts, SmolLm2Test, ::testing::Range(0, 6));
+INSTANTIATE_TEST_SUITE_P(SmolLm2, RealModelTest,
+                         ::testing::Combine(::testing::Values(kSmolLm2),
+                                            ::testing::Range<size_t>(0, 6)),
+                         [](const auto& test) { return std::to_string(test.index); });
+INSTANTIATE_TEST_SUITE_P(Gemma3, RealModelTest,
+                         ::testing::Combine(::testing::Values(kGemma3),
+                                            ::testing::Range<size_t>(0, 6)),
+                         [](const auto& test) { return std::to_string(test.index); });
+
+// What the bounds above are worth for sliding layers depends on it.
+TEST(Gemma3Prompts, TheLastIsLongerThanTheWindow) {
+    const std::string path = std::string(CELLAR_MODELS "/") + kGemma3.file;
+    if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is missing";
+    const auto model = open_model(path);
+    EXPECT_EQ(model->info().windows, (std::vector<uint32_t>{0, 512}));
+    EXPECT_GT(expected(kGemma3.expected).back()["tokens"].size(), 512u);
+}
 
 }  // namespace
 }  // namespace cellar
