@@ -195,6 +195,7 @@ TEST(RelativeBucketsTest, PairsAreLaidOutByQuery) {
 std::vector<MropePos> text_image_text() {
     const PatchGrid image{1, 4, 6};
     std::vector<MropePos> positions;
+    positions.reserve(34);
     for (Pos pos = 0; pos < 5; pos++)
         positions.push_back(mrope_text(pos));
     for (uint32_t i = 0; i < 24; i++)

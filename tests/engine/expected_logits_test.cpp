@@ -108,9 +108,10 @@ INSTANTIATE_TEST_SUITE_P(Ubatches, TinyModelTest,
 // Real models' products round activations to 8 bits, so that the last bits of any other kernel grow
 // to some tenths in their logits, and now and then to more. Bounds stand above what llama.cpp shows
 // against its own listed logits: with weights repacked or not, flash attention on and off, rows of
-// f16 and f32. For Gemma 3 that is up to 1.83, 0.45 in the mean of a prompt, and ours 1.86 and
-// 0.33; with its weights unpacked to f32 we lie within 0.02 of llama.cpp's on the same machine. A
-// window, a base of positions or a pattern of layers that is wrong moves it by 5.5 or more.
+// f16 and f32. For Gemma 3 that is up to 1.83, 0.45 in the mean of a prompt, and ours, with
+// and without AMX, 1.97 and 0.46; with its weights unpacked to f32 we lie within 0.02 of
+// llama.cpp's on the same machine. A window, a base of positions or a pattern of layers that is
+// wrong moves it by 5.5 or more.
 struct RealModel {
     const char* file;      // in the folder of models
     const char* expected;  // in tests/data/expected
@@ -120,7 +121,7 @@ struct RealModel {
 };
 
 constexpr RealModel kSmolLm2{"SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2.json", 1024, 1.0f, 0.4f};
-constexpr RealModel kGemma3{"gemma-3-270m-q4_k_m.gguf", "gemma3_270m.json", 2048, 2.5f, 0.5f};
+constexpr RealModel kGemma3{"gemma-3-270m-q4_k_m.gguf", "gemma3_270m.json", 2048, 2.5f, 0.6f};
 
 // Top logits nearer to each other than this may change places.
 constexpr float kTie = 1.0f;
