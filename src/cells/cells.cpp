@@ -168,7 +168,7 @@ void Cells::close(Plan& plan) {
         pools_[change.group].unclaim(change.grown.page);
     open_plan_ = 0;
     plan.cells_ = nullptr;
-    settle_reserves();
+    settle();
 }
 
 }  // namespace cellar

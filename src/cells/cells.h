@@ -43,6 +43,9 @@ Result<uint32_t> whole_pages(uint32_t n_cells, uint32_t page_size);
 // kInvalidArgument, and a sequence that holds nothing is no error. While a plan is open every verb
 // answers kBusy. On error nothing has changed.
 //
+// Debug builds audit the bookkeeping (audit.h) at the end of every verb and plan, and abort on what
+// they find; not for pools beyond 16 Ki pages.
+//
 // Not thread-safe; no method blocks. Plans point to their Cells: it must not be moved or destroyed
 // while one is open.
 class Cells {
@@ -184,6 +187,7 @@ private:
     void reencode(Track& track, uint32_t group, Range range, int32_t divisor);
     uint64_t pages(uint64_t cells) const { return (cells + page_size_ - 1) / page_size_; }
     uint32_t promised_pages(SeqId seq, uint32_t group) const;
+    void settle();
     void settle_reserves();
     void cancel(Plan& plan);
     void close(Plan& plan);

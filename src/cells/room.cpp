@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 
+#include "cells/audit.h"
 #include "cells/cells.h"
 #include "cells/compactor.h"
 
@@ -25,7 +28,7 @@ Result<void> Cells::set_limits(SeqId seq, const SeqLimits& limits) {
         if (before == nullptr) reserves_.close(seq);
         return no_room(g, promised, free);
     }
-    settle_reserves();
+    settle();
     return {};
 }
 
@@ -37,7 +40,7 @@ Result<void> Cells::grow(uint32_t group, uint32_t n_cells) {
         return fail(Code::kBadRange,
                     fmt::format("group {} cannot grow to {} cells", group, n_cells));
     pools_[group].grow(static_cast<uint32_t>(n_pages));
-    settle_reserves();
+    settle();
     return {};
 }
 
@@ -46,6 +49,7 @@ Result<uint32_t> Cells::defrag(uint32_t max_cells) {
     uint32_t moved = 0;
     for (uint32_t g = 0; g < n_groups(); g++)
         moved += Compactor(*this, g).run(max_cells);
+    settle();
     return moved;
 }
 
@@ -69,10 +73,27 @@ uint32_t Cells::promised_pages(SeqId seq, uint32_t group) const {
         pages(uint64_t{guaranteed} - held + (held > 0 ? page_size_ - 1 : 0)));
 }
 
+// The end of whatever changed who holds what. Debug builds audit then; walking a large pool after
+// every verb would make them useless.
+void Cells::settle() {
+    if (busy()) return;  // a plan's draws and claims are settled when it closes
+    settle_reserves();
+#ifndef NDEBUG
+    constexpr uint64_t kMostAudited = 1 << 14;
+    uint64_t n_pages = 0;
+    for (const PagePool& pool : pools_)
+        n_pages += pool.n_pages();
+    if (n_pages > kMostAudited) return;
+    if (const auto finding = audit_trusting_keepers(*this)) {
+        fmt::print(stderr, "audit of the cells: {}\n", *finding);
+        std::abort();
+    }
+#endif
+}
+
 // Lets every bank follow what its sequence still lacks: lowers at once, raises as far as there are
 // free pages that nobody else was promised.
 void Cells::settle_reserves() {
-    if (busy()) return;  // a plan's draws are settled when it closes
     for (auto& entry : reserves_.accounts()) {
         Reserves::Account& account = entry.second;
         for (uint32_t g = 0; g < n_groups(); g++) {

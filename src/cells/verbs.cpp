@@ -98,7 +98,7 @@ Result<void> Cells::seq_rm(SeqId seq, Pos p0, Pos p1) {
             tracks[g].remove(pools_[g], *range);
         drop_if_empty(id);
     }
-    settle_reserves();
+    settle();
     return {};
 }
 
@@ -115,7 +115,7 @@ Result<void> Cells::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
         if (source != nullptr) target[g].adopt(pools_[g], (*source)[g], *range);
     }
     drop_if_empty(to);
-    settle_reserves();
+    settle();
     return {};
 }
 
@@ -124,7 +124,7 @@ Result<void> Cells::seq_keep(SeqId seq) {
     if (seq == kEverySeq) return {};
     for (const SeqId id : sequences())
         if (id != seq) drop(id);
-    settle_reserves();
+    settle();
     return {};
 }
 
@@ -154,7 +154,7 @@ Result<void> Cells::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
         }
         drop_if_empty(ids[i]);
     }
-    settle_reserves();
+    settle();
     return {};
 }
 
@@ -175,6 +175,7 @@ Result<void> Cells::seq_div(SeqId seq, Pos p0, Pos p1, int32_t d) {
     for (const SeqId id : ids)
         for (uint32_t g = 0; g < n_groups(); g++)
             reencode((*find(id))[g], g, *range, d);
+    settle();
     return {};
 }
 
@@ -185,7 +186,7 @@ Result<void> Cells::clear() {
         for (uint32_t g = 0; g < n_groups(); g++)
             entry.second[g].release(pools_[g]);
     sequences_.clear();
-    settle_reserves();
+    settle();
     return {};
 }
 
@@ -199,7 +200,7 @@ void Cells::finish_moves() {
         pools_[move.group].release(move.copy.from,
                                    move.copy.from_first + uint32_t{move.copy.count});
     pending_.clear();
-    settle_reserves();
+    settle();
 }
 
 Result<void> Cells::check_verb(SeqId seq, bool wildcard) const {
