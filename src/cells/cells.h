@@ -104,6 +104,12 @@ public:
     // page to gather into. What sequences see does not change. O(pool + spans). Errors: kBusy.
     Result<uint32_t> defrag(uint32_t max_cells);
 
+    // The same in those groups where sequences leave more than `threshold` (0 to 1) of the cells
+    // unused in pages that could be emptied: all that sequences see but for those that a sequence
+    // can still append to, whose room is not lost, and those that somebody keeps. O(pool + spans)
+    // even if it moves nothing. Errors: kInvalidArgument for another threshold, kBusy.
+    Result<uint32_t> defrag_if_above(double threshold, uint32_t max_cells);
+
     // Keeps the cells of a span, which a sequence sees now, alive without a sequence. Errors:
     // kBadRange for cells that nobody sees.
     Result<Hold> keep(uint32_t group, const Span& span);

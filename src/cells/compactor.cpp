@@ -5,7 +5,6 @@
 namespace cellar {
 
 uint32_t Compactor::run(uint32_t max_cells) {
-    find_used();
     uint32_t moved = 0, filled = 0;
     std::vector<PageId> bin;  // pages that go together into one
     const auto flush = [&] {
@@ -50,15 +49,30 @@ void Compactor::find_used() {
     }
 }
 
+// Keepers know pages by number, so theirs stay; so do pages that grow.
+bool Compactor::may_empty(PageId page) const {
+    return !growing_[value(page)] && pool_.keepers(page) == 0;
+}
+
+bool Compactor::unused_above(double fraction) const {
+    uint64_t cells = 0, used = 0;
+    for (uint32_t p = 0; p < pool_.n_pages(); p++) {
+        if (used_[p].none() || !may_empty(PageId{p})) continue;
+        cells += pool_.page_size();
+        used += used_[p].count();
+    }
+    return static_cast<double>(cells - used) > fraction * static_cast<double>(cells);
+}
+
 // Pages worth emptying, in the order in which sequences walk them: cells that are read together
-// then stand together. Keepers know pages by number, so theirs stay; so do pages that grow.
+// then stand together.
 std::vector<PageId> Compactor::sparse_pages() const {
     std::vector<PageId> pages;
     std::vector<bool> listed(pool_.n_pages());
     for (const SeqId id : cells_.sequences()) {
         for (const Span& s : cells_.spans(id, group_)) {
             const uint32_t p = value(s.page);
-            if (listed[p] || growing_[p] || pool_.keepers(s.page) > 0) continue;
+            if (listed[p] || !may_empty(s.page)) continue;
             listed[p] = true;
             if (used_[p].count() * 2 <= pool_.page_size()) pages.push_back(s.page);
         }

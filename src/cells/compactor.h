@@ -13,10 +13,16 @@ namespace cellar {
 // fresh page, and every sequence's spans follow. What a sequence sees does not change.
 class Compactor {
 public:
+    // O(pool + spans).
     Compactor(Cells& cells, uint32_t group)
-        : cells_(cells), pool_(cells.pools_[group]), group_(group) {}
+        : cells_(cells), pool_(cells.pools_[group]), group_(group) {
+        find_used();
+    }
 
-    // Moves at most `max_cells`, as pending moves; returns how many.
+    // Whether no sequence sees more than this fraction of the cells of pages that may be emptied.
+    bool unused_above(double fraction) const;
+
+    // Once: moves at most `max_cells`, as pending moves; returns how many.
     uint32_t run(uint32_t max_cells);
 
 private:
@@ -30,6 +36,7 @@ private:
     };
 
     void find_used();
+    bool may_empty(PageId page) const;
     std::vector<PageId> sparse_pages() const;
     void empty_into_one(const std::vector<PageId>& pages);
     void move_cells(PageId from, PageId to, uint32_t& end);

@@ -53,6 +53,20 @@ Result<uint32_t> Cells::defrag(uint32_t max_cells) {
     return moved;
 }
 
+Result<uint32_t> Cells::defrag_if_above(double threshold, uint32_t max_cells) {
+    if (busy()) return fail(Code::kBusy, "a plan is open");
+    if (!(threshold >= 0.0 && threshold <= 1.0))
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a threshold of {}: it must lie from 0 to 1", threshold));
+    uint32_t moved = 0;
+    for (uint32_t g = 0; g < n_groups(); g++) {
+        Compactor compactor(*this, g);
+        if (compactor.unused_above(threshold)) moved += compactor.run(max_cells);
+    }
+    settle();
+    return moved;
+}
+
 Result<Hold> Cells::keep(uint32_t group, const Span& span) {
     const bool known = group < n_groups() && value(span.page) < pools_[group].n_pages();
     if (!known || span.count == 0 || pools_[group].is_free(span.page) ||

@@ -218,7 +218,8 @@ CellsHistory::Finding CellsHistory::care(const Step& step) {
         case 5:
         case 6: {
             const uint32_t most = number % 3 == 0 ? number % 40 : 100000;
-            const auto moved = cells_.defrag(most);
+            const auto moved = number % 2 == 0 ? cells_.defrag(most)
+                                               : cells_.defrag_if_above(number % 9 / 10.0, most);
             if (!moved) return moved.error().message;
             if (*moved > most * cells_.n_groups()) return "compaction moved more than allowed";
             return {};
