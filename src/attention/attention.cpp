@@ -44,7 +44,7 @@ AttentionShape widest_shape(const Memory& memory, uint32_t group, uint32_t n_tok
         return {.n_tokens = n_tokens, .n_turned = std::bit_ceil(n_tokens)};
     }
     const PagePool& pool = memory.cells().pool(group);
-    return {n_tokens, 1, length_class(pool.n_pages() * pool.page_size()), true, 1};
+    return {n_tokens, 1, length_class(pool.max_pages() * pool.page_size()), true, 1};
 }
 
 std::unique_ptr<Attention> Attention::create(ggml_context* ctx, const Memory& memory,

@@ -106,7 +106,7 @@ private:
     void make_rows(uint32_t n_streams, uint32_t length) {
         out_.n_streams = n_streams;
         out_.length = length;
-        const uint32_t zero_row = pool_.n_pages() * pool_.page_size();
+        const uint32_t zero_row = pool_.max_pages() * pool_.page_size();
         out_.rows.assign(size_t{n_streams} * length, static_cast<int32_t>(zero_row));
         out_.positions.assign(size_t{n_streams} * length, 0);
         if (turned_) out_.turns.assign(size_t{n_streams} * length, 0);

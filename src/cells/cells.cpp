@@ -53,11 +53,17 @@ Result<Cells> Cells::create(const CellsConfig& config) {
     cells.windows_.resize(config.group_cells.size(), 0);
     cells.page_size_ = config.page_size;
     cells.n_pos_ = config.n_pos;
+    cells.grow_pages_ = static_cast<uint32_t>((uint64_t{config.grow_step} + config.page_size - 1) /
+                                              std::max(1u, config.page_size));
     cells.max_deltas_ = std::max(1u, config.max_deltas);
     for (const uint32_t n_cells : config.group_cells) {
         auto whole = whole_pages(n_cells, config.page_size);
         if (!whole) return pass(std::move(whole));
-        cells.pools_.emplace_back(*whole / config.page_size, config.page_size, config.n_pos);
+        const uint32_t n_pages = *whole / config.page_size;
+        const bool grows = cells.grow_pages_ > 0 && cells.grow_pages_ < n_pages;
+        cells.pools_.emplace_back(grows ? cells.grow_pages_ : n_pages, config.page_size,
+                                  config.n_pos);
+        cells.pools_.back().set_max_pages(n_pages);
     }
     return cells;
 }

@@ -26,6 +26,8 @@ struct CellsConfig {
     uint32_t n_pos = 1;                 // components of a position; more than 1 for M-RoPE
     uint32_t max_deltas = 8;            // of one sequence in one group, before cells are re-encoded
     std::vector<uint32_t> windows = {};  // of each group: the last cells a query sees; 0: all
+    uint32_t grow_step = 0;  // cells that pools begin with and grow by when they are full, up to
+                             // group_cells; rounded up to whole pages; 0: all from the start
 };
 
 // Cells of a pool, rounded up to whole pages. Errors: kInvalidArgument for a page size that is no
@@ -95,8 +97,8 @@ public:
     // cannot be given, kInvalidArgument if it passes the maximum, kBusy.
     Result<void> set_limits(SeqId seq, const SeqLimits& limits);
 
-    // Makes a group's pool larger, to at least `n_cells`. Errors: kBadRange if it is larger
-    // already, kBusy.
+    // Makes a group's pool larger now, to at least `n_cells`, even beyond what the config allows.
+    // Errors: kBadRange if it is larger already, kBusy.
     Result<void> grow(uint32_t group, uint32_t n_cells);
 
     // Merges pages of which sequences see at most half, all groups, moving at most `max_cells` a
@@ -186,8 +188,10 @@ private:
     void drop_if_empty(SeqId seq);
     Result<void> check_shift(SeqId seq, Range range, int64_t delta) const;
     Result<void> check_scalar(SeqId seq, Range range) const;
-    Result<void> check_room(std::span<const uint64_t> needed) const;
-    uint32_t free_pages(uint32_t group, SeqId seq) const;
+    Result<void> make_room(std::span<const uint64_t> needed);
+    void grow_until_free(uint32_t group, uint64_t n_pages);
+    bool grow_by_missing(std::span<const uint32_t> missing);
+    uint64_t free_pages(uint32_t group, SeqId seq) const;
     tl::unexpected<Error> no_room(uint32_t group, uint64_t pages, uint64_t free) const;
     uint64_t cells_to_reencode(const Track& track, uint32_t group, Range range, Pos delta) const;
     void reencode(Track& track, uint32_t group, Range range, int32_t divisor);
@@ -199,6 +203,7 @@ private:
     void close(Plan& plan);
 
     uint32_t page_size_ = 0;
+    uint32_t grow_pages_ = 0;  // step in which pools grow on demand; 0: they do not
     uint32_t n_pos_ = 1;
     uint32_t max_deltas_ = 0;
     std::vector<PagePool> pools_;    // by group

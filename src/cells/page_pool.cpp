@@ -6,7 +6,7 @@
 namespace cellar {
 
 PagePool::PagePool(uint32_t n_pages, uint32_t page_size, uint32_t n_pos)
-    : page_size_(page_size), n_pos_(n_pos), pages_(n_pages), lists_(n_pages) {
+    : page_size_(page_size), n_pos_(n_pos), max_pages_(n_pages), pages_(n_pages), lists_(n_pages) {
     free_.reserve(n_pages);
     // Low pages first: a pool that is address space then commits memory from its start.
     for (uint32_t i = n_pages; i-- > 0;)
@@ -20,6 +20,7 @@ void PagePool::grow(uint32_t n_pages) {
     free_.insert(free_.begin(), more.begin(), more.end());
     pages_.resize(n_pages);
     lists_.resize(n_pages);
+    max_pages_ = std::max(max_pages_, n_pages);
 }
 
 std::optional<PageId> PagePool::take() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,8 +32,11 @@ public:
     // `page_size` is a power of two from 1 to 256, `n_pos` from 1 to 4.
     PagePool(uint32_t n_pages, uint32_t page_size, uint32_t n_pos);
 
-    // More pages, behind all others. O(n_pages of the free list).
+    // More pages, behind all others. O(n_pages).
     void grow(uint32_t n_pages);
+
+    // Lets the pool have so many pages; no fewer than it has.
+    void set_max_pages(uint32_t max_pages) { max_pages_ = std::max(max_pages, n_pages()); }
 
     // -- Holding. All O(1), but for pages whose holders see different ends: O(different ends). ----
 
@@ -86,6 +90,8 @@ public:
     uint32_t page_size() const { return page_size_; }
     uint32_t n_pos() const { return n_pos_; }
     uint32_t n_pages() const { return static_cast<uint32_t>(pages_.size()); }
+    uint32_t max_pages() const { return max_pages_; }  // that it may grow to
+    uint32_t n_growable() const { return max_pages_ - n_pages(); }
     uint32_t n_free() const { return static_cast<uint32_t>(free_.size()); }
     uint32_t n_cached() const { return n_cached_; }
     uint32_t n_live() const { return n_pages() - n_free() - n_cached_; }
@@ -129,6 +135,7 @@ private:
     uint32_t page_size_;
     uint32_t n_pos_;
     uint32_t n_cached_ = 0;
+    uint32_t max_pages_;  // at least n_pages()
     std::vector<Page> pages_;
     std::vector<uint32_t> free_;                 // the last is taken next
     std::vector<std::unique_ptr<Pos[]>> lists_;  // [page_size * n_pos] or null: counts up

@@ -22,12 +22,23 @@ Result<Plan> Planner::run() {
         plan_ubatch(plan, std::move(items));
     if (std::any_of(missing_.begin(), missing_.end(), [](uint32_t n) { return n > 0; })) {
         plan.cancel();
-        const auto worst = std::max_element(missing_.begin(), missing_.end());
-        const auto group = static_cast<uint32_t>(worst - missing_.begin());
-        const uint64_t needed = uint64_t{taken_[group]} + missing_[group];
-        return cells_.no_room(group, needed, taken_[group]);
+        if (cells_.grow_by_missing(missing_)) return Planner(cells_, batch_, options_).run();
+        return no_room();
     }
     return plan;
+}
+
+// The numbers of the group that lacks most, once all have grown as far as they may.
+tl::unexpected<Error> Planner::no_room() const {
+    uint32_t worst = 0;
+    int64_t most = INT64_MIN;
+    for (uint32_t g = 0; g < cells_.n_groups(); g++) {
+        const int64_t lacking = int64_t{missing_[g]} - cells_.pools_[g].n_growable();
+        if (lacking > most) worst = g;
+        most = std::max(most, lacking);
+    }
+    return cells_.no_room(worst, uint64_t{taken_[worst]} + missing_[worst],
+                          uint64_t{taken_[worst]} + cells_.pools_[worst].n_growable());
 }
 
 Result<void> Planner::read_items() {

@@ -43,6 +43,7 @@ private:
 
     static constexpr uint32_t kBefore = UINT32_MAX;
 
+    tl::unexpected<Error> no_room() const;
     Result<void> read_items();
     Result<void> read_item(uint32_t item);
     Result<void> read_position(uint32_t item);

@@ -22,7 +22,8 @@ Result<void> Cells::set_limits(SeqId seq, const SeqLimits& limits) {
     const SeqLimits old = before != nullptr ? before->limits : SeqLimits{};
     reserves_.open(seq).limits = limits;
     for (uint32_t g = 0; g < n_groups(); g++) {
-        const uint32_t promised = promised_pages(seq, g), free = free_pages(g, seq);
+        const uint32_t promised = promised_pages(seq, g);
+        const uint64_t free = free_pages(g, seq);
         if (promised <= free) continue;
         reserves_.open(seq).limits = old;
         if (before == nullptr) reserves_.close(seq);
@@ -106,24 +107,55 @@ void Cells::settle() {
 }
 
 // Lets every bank follow what its sequence still lacks: lowers at once, raises as far as there are
-// free pages that nobody else was promised.
+// or can be free pages that nobody else was promised.
 void Cells::settle_reserves() {
     for (auto& entry : reserves_.accounts()) {
         Reserves::Account& account = entry.second;
         for (uint32_t g = 0; g < n_groups(); g++) {
             const uint32_t promised = promised_pages(SeqId{entry.first}, g);
             const uint32_t others = reserves_.total(g) - account.banked[g];
+            grow_until_free(g, uint64_t{others} + promised);
             const uint32_t free = pools_[g].n_free();
             reserves_.set_banked(account, g, std::min(promised, free > others ? free - others : 0));
         }
     }
 }
 
-// What `seq` may take: free pages that were not promised to others.
-uint32_t Cells::free_pages(uint32_t group, SeqId seq) const {
-    const uint32_t others = reserves_.total(group) - reserves_.banked(seq, group);
-    const uint32_t free = pools_[group].n_free();
+// What `seq` may take: pages that are free, or will be once the pool has grown, and were not
+// promised to others.
+uint64_t Cells::free_pages(uint32_t group, SeqId seq) const {
+    const uint64_t others = reserves_.total(group) - reserves_.banked(seq, group);
+    const uint64_t free = uint64_t{pools_[group].n_free()} + pools_[group].n_growable();
     return free > others ? free - others : 0;
+}
+
+// Sees to it that the pages that a verb needs, by group, are free.
+Result<void> Cells::make_room(std::span<const uint64_t> needed) {
+    for (uint32_t g = 0; g < n_groups(); g++) {
+        const uint64_t free = free_pages(g, kEverySeq);
+        if (needed[g] > free) return no_room(g, needed[g], free);
+    }
+    for (uint32_t g = 0; g < n_groups(); g++)
+        grow_until_free(g, reserves_.total(g) + needed[g]);
+    return {};
+}
+
+// Grows in whole steps, as far as the pool may.
+void Cells::grow_until_free(uint32_t group, uint64_t n_pages) {
+    PagePool& pool = pools_[group];
+    if (pool.n_free() >= n_pages || pool.n_growable() == 0) return;
+    const uint64_t step = std::max(1u, grow_pages_), lacking = n_pages - pool.n_free();
+    const uint64_t grown = pool.n_pages() + (lacking + step - 1) / step * step;
+    pool.grow(static_cast<uint32_t>(std::min<uint64_t>(grown, pool.max_pages())));
+}
+
+// More free pages in each group, or nothing when one of them cannot have so many.
+bool Cells::grow_by_missing(std::span<const uint32_t> missing) {
+    for (uint32_t g = 0; g < n_groups(); g++)
+        if (missing[g] > pools_[g].n_growable()) return false;
+    for (uint32_t g = 0; g < n_groups(); g++)
+        if (missing[g] > 0) grow_until_free(g, uint64_t{pools_[g].n_free()} + missing[g]);
+    return true;
 }
 
 tl::unexpected<Error> Cells::no_room(uint32_t group, uint64_t pages, uint64_t free) const {

@@ -145,7 +145,7 @@ Result<void> Cells::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
             reencodes.push_back(cells > 0);
         }
     }
-    if (auto ok = check_room(needed); !ok) return ok;
+    if (auto ok = make_room(needed); !ok) return ok;
     for (size_t i = 0; i < ids.size(); i++) {
         Sequence& tracks = *find(ids[i]);
         for (uint32_t g = 0; g < n_groups(); g++) {
@@ -171,7 +171,7 @@ Result<void> Cells::seq_div(SeqId seq, Pos p0, Pos p1, int32_t d) {
         for (uint32_t g = 0; g < n_groups(); g++)
             needed[g] += pages(count_cells((*find(id))[g], pools_[g], *range));
     }
-    if (auto ok = check_room(needed); !ok) return ok;
+    if (auto ok = make_room(needed); !ok) return ok;
     for (const SeqId id : ids)
         for (uint32_t g = 0; g < n_groups(); g++)
             reencode((*find(id))[g], g, *range, d);
@@ -260,15 +260,6 @@ Result<void> Cells::check_scalar(SeqId seq, Range range) const {
                                                 pos(g, s, i), value(seq)));
             }
         }
-    }
-    return {};
-}
-
-// `needed`: pages by group.
-Result<void> Cells::check_room(std::span<const uint64_t> needed) const {
-    for (uint32_t g = 0; g < n_groups(); g++) {
-        const uint32_t free = free_pages(g, kEverySeq);
-        if (needed[g] > free) return no_room(g, needed[g], free);
     }
     return {};
 }

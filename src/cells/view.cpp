@@ -53,6 +53,7 @@ GroupView view_group(const Cells& cells, uint32_t group) {
     GroupView view;
     view.page_size = pool.page_size();
     view.pages = pool.n_pages();
+    view.max_pages = pool.max_pages();
     view.free_pages = pool.n_free();
     view.cached_pages = pool.n_cached();
     view.reserved_pages = cells.reserved_pages(group);
@@ -117,6 +118,8 @@ std::string describe(const CellsView& view, int level) {
                        group.cached_pages, group.free_pages, group.largest_free_run,
                        group.reserved_pages, group.used_cells, group.held_cells,
                        group.sequences.size(), group.greatest_pos);
+        if (group.max_pages > group.pages)
+            fmt::format_to(std::back_inserter(text), "  may grow to {} pages\n", group.max_pages);
         if (level >= 2) add_map(group, text);
         if (level >= 3) add_positions(group, text);
     }

@@ -30,6 +30,7 @@ struct SequenceView {
 struct GroupView {
     uint32_t page_size = 0;
     uint32_t pages = 0;
+    uint32_t max_pages = 0;  // that the pool may grow to
     uint32_t free_pages = 0;
     uint32_t cached_pages = 0;      // only keepers hold them
     uint32_t used_cells = 0;        // distinct cells that sequences see

@@ -37,7 +37,7 @@ std::ostream& operator<<(std::ostream& out, const Setting& setting) {
 class HistoryTest : public ::testing::TestWithParam<Setting> {};
 
 // Four histories of each setting, unless RC_PARAMS says otherwise. A soak of a million steps:
-//   RC_PARAMS=max_success=17 build/asan/bin/cells_test --gtest_filter='*History*'
+//   RC_PARAMS=max_success=15 build/asan/bin/cells_test --gtest_filter='*History*'
 const bool kFewHistories = setenv("RC_PARAMS", "max_success=4", 0) == 0;
 
 // Steps of each of the histories; CELLAR_HISTORY_STEPS makes them longer for a soak.
@@ -72,6 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Pages, HistoryTest,
                                            Setting{"page32", {{1024}, 32, 1, 6}},
                                            Setting{"page256", {{4096}, 256, 1, 5}},
                                            Setting{"groups", {{1024, 640}, 8, 1, 6}},
+                                           Setting{"growing", {{1024, 640}, 8, 1, 6, 24}},
                                            Setting{"vectors", {{1024}, 16, 4, 6}}),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -18,6 +18,7 @@ Cells make(const HistoryConfig& config) {
     cells.page_size = config.page_size;
     cells.n_pos = config.n_pos;
     cells.max_deltas = 3;
+    cells.grow_step = config.grow_step;
     auto made = Cells::create(cells);
     if (!made) std::abort();
     return std::move(*made);
@@ -32,7 +33,7 @@ std::ostream& operator<<(std::ostream& out, const Step& s) {
 CellsHistory::CellsHistory(const HistoryConfig& config) : config_(config), cells_(make(config)) {
     for (uint32_t g = 0; g < cells_.n_groups(); g++) {
         const PagePool& pool = cells_.pool(g);
-        contents_.emplace_back(pool.n_pages() * pool.page_size(), kPoison);
+        contents_.emplace_back(pool.max_pages() * pool.page_size(), kPoison);
     }
 }
 

@@ -29,6 +29,7 @@ struct HistoryConfig {
     uint32_t page_size = 32;
     uint32_t n_pos = 1;
     int n_seqs = 6;
+    uint32_t grow_step = 0;
 };
 
 // A memory made of Cells and, instead of tensors, one number a cell: the token that was written.
