@@ -21,7 +21,14 @@ void Batch::add_at(Token token, std::span<const SeqId> seqs, std::span<const Pos
     std::copy(components.begin(), components.end(), positions_.end() - n_pos_);
 }
 
+void Batch::name_content(const ContentKey& key) {
+    assert(!empty() && is_embedding(size() - 1));
+    keys_.resize(size());
+    keys_.back() = key;
+}
+
 void Batch::clear() {
+    keys_.clear();
     tokens_.clear();
     positions_.clear();
     seqs_.clear();
