@@ -44,6 +44,18 @@ Result<int64_t> JsonFields::whole_or(std::string_view key, int64_t low, int64_t 
     return has(key) ? whole(key, low, high) : missing;
 }
 
+Result<double> JsonFields::real(std::string_view key, double low, double high) const {
+    auto value = at(key);
+    if (!value) {
+        return pass(std::move(value));
+    }
+    const double number = (*value)->is_number() ? (*value)->get<double>() : low - 1;
+    if (number < low || number > high) {
+        return wrong(key, fmt::format("a number from {} to {}", low, high));
+    }
+    return number;
+}
+
 Result<bool> JsonFields::boolean_or(std::string_view key, bool missing) const {
     if (!has(key)) {
         return missing;

@@ -24,6 +24,7 @@ public:
     Result<int64_t> whole(std::string_view key, int64_t low, int64_t high) const;
     Result<int64_t> whole_or(std::string_view key, int64_t low, int64_t high,
                              int64_t missing) const;
+    Result<double> real(std::string_view key, double low, double high) const;
     Result<bool> boolean_or(std::string_view key, bool missing) const;
     Result<std::string> string(std::string_view key) const;
     Result<std::string> string_or(std::string_view key, std::string_view missing) const;

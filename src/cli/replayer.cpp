@@ -7,7 +7,6 @@
 
 #include "cells/view.h"
 #include "cli/view_json.h"
-#include "memory/kv_type.h"
 
 namespace cellar::cli {
 
@@ -24,31 +23,6 @@ Result<Answer> done(Result<void>&& result) {
         return pass(std::move(result));
     }
     return nothing();
-}
-
-// A number of `fields` for a setting; the setting's own value where the key is missing.
-Result<void> set_whole(const JsonFields& fields, std::string_view key, int64_t low, int64_t high,
-                       uint32_t& setting) {
-    auto number = fields.whole_or(key, low, high, setting);
-    if (!number) {
-        return pass(std::move(number));
-    }
-    setting = static_cast<uint32_t>(*number);
-    return {};
-}
-
-Result<void> set_type(const JsonFields& fields, std::string_view key, KvType& setting) {
-    auto text = fields.string_or(key, name(setting));
-    if (!text) {
-        return pass(std::move(text));
-    }
-    const std::optional<KvType> type = parse_kv_type(*text);
-    if (!type) {
-        return fail(Code::kInvalidArgument,
-                    fmt::format("\"{}\" must be one of {}", key, kv_type_names()));
-    }
-    setting = *type;
-    return {};
 }
 
 // The range of positions that "p0" and "p1" give; open where they are missing.
@@ -106,7 +80,10 @@ struct Replayer::Operation {
 
 const std::vector<Replayer::Operation>& Replayer::operations() {
     static const std::vector<Operation> kOperations = {
-        {"new", {"cells", "type_k", "type_v", "ubatch", "page", "threads"}, &Replayer::make_new},
+        {"new",
+         {"cells", "budget_bytes", "grow_step", "defrag_threshold", "defrag_cells", "type_k",
+          "type_v", "ubatch", "page", "threads"},
+         &Replayer::make_new},
         {"decode", {"items", "logits", "top", "abort_after_ubatch"}, &Replayer::decode},
         {"seq_rm", {"seq", "p0", "p1"}, &Replayer::seq_rm},
         {"seq_cp", {"from", "to", "p0", "p1"}, &Replayer::seq_cp},
@@ -180,38 +157,6 @@ Result<void> Replayer::need_memory() {
     }
     decoder_ = std::move(*made);
     return {};
-}
-
-Result<Answer> Replayer::make_new(const JsonFields& fields) {
-    DecoderOptions options = defaults_;
-    struct Setting {
-        const char* key;
-        int64_t high;
-        uint32_t& value;
-    };
-    for (const Setting& setting :
-         {Setting{"cells", kMaxInt, options.n_cells},
-          Setting{"ubatch", kMaxInt, options.max_ubatch}, Setting{"page", 256, options.page_size},
-          Setting{"threads", 512, options.n_threads}}) {
-        if (auto set = set_whole(fields, setting.key, 1, setting.high, setting.value); !set) {
-            return pass(std::move(set));
-        }
-    }
-    if (auto set = set_type(fields, "type_k", options.type_k); !set) {
-        return pass(std::move(set));
-    }
-    if (auto set = set_type(fields, "type_v", options.type_v); !set) {
-        return pass(std::move(set));
-    }
-    auto made = Decoder::create(model_, options);
-    if (!made) {
-        return pass(std::move(made));
-    }
-    decoder_ = std::move(*made);
-    const PagePool& pool = memory().cells().pool(0);
-    return Answer{{"cells", uint64_t{pool.n_pages()} * pool.page_size()},
-                  {"page", pool.page_size()},
-                  {"bytes", memory().bytes()}};
 }
 
 Result<Answer> Replayer::seq_rm(const JsonFields& fields) {

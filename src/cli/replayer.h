@@ -42,8 +42,8 @@ private:
 
     // The operations. Each gets the fields of its object, keys checked, and gives the answer's
     // fields beside "ok". All but make_new find a memory.
-    Result<Answer> make_new(const JsonFields& fields);
-    Result<Answer> decode(const JsonFields& fields);  // replay_decode.cpp
+    Result<Answer> make_new(const JsonFields& fields);  // replay_new.cpp
+    Result<Answer> decode(const JsonFields& fields);    // replay_decode.cpp
     Result<Answer> seq_rm(const JsonFields& fields);
     Result<Answer> seq_cp(const JsonFields& fields);
     Result<Answer> seq_add(const JsonFields& fields);

@@ -52,10 +52,12 @@ Answer summary(const GroupView& group) {
         sequences.push_back(to_json(sequence));
     }
     return {{"used_cells", group.used_cells},
-            {"free_cells", uint64_t{group.pages} * group.page_size - group.used_cells},
+            {"free_cells", uint64_t{group.max_pages} * group.page_size - group.used_cells},
             {"used_pages", group.pages - group.free_pages},
             {"free_pages", group.free_pages},
             {"page", group.page_size},
+            {"cells", uint64_t{group.pages} * group.page_size},
+            {"max_cells", uint64_t{group.max_pages} * group.page_size},
             {"sequences", sequences}};
 }
 

@@ -15,6 +15,10 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const Model& model,
     config.n_cells = options.n_cells;
     config.page_size = options.page_size;
     config.n_pos = model.info().n_pos;
+    config.budget_bytes = options.budget_bytes;
+    config.grow_step = options.grow_step;
+    config.defrag_threshold = options.defrag_threshold;
+    config.defrag_cells = options.defrag_cells;
     auto memory = Memory::create(config, nullptr);
     if (!memory) {
         return pass(std::move(memory));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "cells/batch.h"
@@ -12,7 +13,7 @@
 namespace cellar {
 
 struct DecoderOptions {
-    uint32_t n_cells = 4096;
+    uint32_t n_cells = 4096;  // 0: as budget_bytes says
     uint32_t page_size = 32;
     uint32_t max_ubatch = 512;
     uint32_t n_threads = 1;
@@ -21,6 +22,11 @@ struct DecoderOptions {
     AttentionChoice attention = AttentionChoice::kAuto;
     Flash flash = Flash::kAuto;
     bool cascade = true;  // what sequences share is read once for all of them
+    // Of the memory, see MemoryConfig.
+    uint64_t budget_bytes = 0;
+    uint32_t grow_step = 0;
+    std::optional<double> defrag_threshold;
+    uint32_t defrag_cells = 1024;
 };
 
 // A model with its memory and compute: the loop prepare, compute, commit over a whole batch.

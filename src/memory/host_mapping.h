@@ -20,6 +20,9 @@ public:
     void* data() const { return data_; }
     size_t size() const { return size_; }
 
+    // Commits all of it now, whatever it holds. Errors: kBackend with the system's reason.
+    Result<void> commit();
+
     // Gives all committed memory back; every byte is zero again.
     void zero();
 

@@ -38,6 +38,35 @@ PoolConfig pool_config(const MemoryConfig& config, uint32_t group) {
     return pool;
 }
 
+// Cells of each group's pool, in whole pages.
+Result<uint32_t> resolve_cells(const MemoryConfig& config, uint32_t n_groups) {
+    if (config.budget_bytes == 0) return whole_pages(config.n_cells, config.page_size);
+    if (config.n_cells > 0) {
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a budget of {} bytes and one of {} cells: give one of them",
+                                config.budget_bytes, config.n_cells));
+    }
+    uint64_t each = 0;  // bytes of one cell in all groups
+    for (uint32_t group = 0; group < n_groups; group++) {
+        const auto bytes = cell_bytes(pool_config(config, group));
+        if (!bytes) return tl::unexpected(bytes.error());
+        each += *bytes;
+    }
+    const uint64_t cells = (config.budget_bytes - 1) / each + 1;
+    if (cells > UINT32_MAX) {
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a budget of {} bytes is {} cells of {}: more than can be numbered",
+                                config.budget_bytes, cells, each));
+    }
+    return whole_pages(static_cast<uint32_t>(cells), config.page_size);
+}
+
+Result<void> check_threshold(std::optional<double> threshold) {
+    if (!threshold || (*threshold >= 0.0 && *threshold <= 1.0)) return {};
+    return fail(Code::kInvalidArgument,
+                fmt::format("a compaction threshold of {}: it must lie from 0 to 1", *threshold));
+}
+
 }  // namespace
 
 Memory::Memory(MemoryConfig config, Cells cells, std::vector<Pool> pools)
@@ -53,7 +82,10 @@ Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked,
                                                ggml_backend_buffer_type* buffer_type) {
     const auto n_groups = count_groups(asked.layers);
     if (!n_groups) return tl::unexpected(n_groups.error());
-    const auto n_cells = whole_pages(asked.n_cells, asked.page_size);
+    if (auto checked = check_threshold(asked.defrag_threshold); !checked) {
+        return pass(std::move(checked));
+    }
+    const auto n_cells = resolve_cells(asked, *n_groups);
     if (!n_cells) return tl::unexpected(n_cells.error());
     MemoryConfig config = asked;
     config.n_cells = *n_cells;
@@ -69,19 +101,37 @@ Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked,
     cells_config.windows = config.windows;
     cells_config.page_size = config.page_size;
     cells_config.n_pos = config.n_pos;
+    cells_config.grow_step = config.grow_step;
     auto cells = Cells::create(cells_config);
     if (!cells) return pass(std::move(cells));
     return std::unique_ptr<Memory>(
         new Memory(std::move(config), std::move(*cells), std::move(pools)));
 }
 
+Result<void> Memory::seq_rm(SeqId seq, Pos p0, Pos p1) {
+    maybe_sparse_ = true;
+    return cells_.seq_rm(seq, p0, p1);
+}
+
+Result<void> Memory::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
+    maybe_sparse_ = true;
+    return cells_.seq_cp(from, to, p0, p1);
+}
+
+Result<void> Memory::seq_keep(SeqId seq) {
+    maybe_sparse_ = true;
+    return cells_.seq_keep(seq);
+}
+
 Result<void> Memory::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
     if (auto ok = check_turns(); !ok) return ok;
+    maybe_sparse_ = true;
     return cells_.seq_add(seq, p0, p1, delta);
 }
 
 Result<void> Memory::seq_div(SeqId seq, Pos p0, Pos p1, int32_t d) {
     if (auto ok = check_turns(); !ok) return ok;
+    maybe_sparse_ = true;
     return cells_.seq_div(seq, p0, p1, d);
 }
 
@@ -93,11 +143,35 @@ Result<void> Memory::check_turns() const {
 
 Result<uint32_t> Memory::defrag(uint32_t max_cells) {
     if (auto ok = cells_.check_moves_done(); !ok) return pass(std::move(ok));
-    auto moved = cells_.defrag(max_cells);
+    return finish_defrag(cells_.defrag(max_cells));
+}
+
+Result<uint32_t> Memory::finish_defrag(Result<uint32_t>&& moved) {
     for (const CellMove& move : pending())
         copy_cells(move);
     finish_moves();
-    return moved;
+    return std::move(moved);
+}
+
+// A step that moved something may have left more to move.
+void Memory::compact_if_due() {
+    const bool free = !cells_.busy() && cells_.pending().empty();
+    if (!config_.defrag_threshold || !maybe_sparse_ || !free) return;
+    const auto moved =
+        finish_defrag(cells_.defrag_if_above(*config_.defrag_threshold, config_.defrag_cells));
+    maybe_sparse_ = moved.value_or(0) > 0;
+}
+
+Result<Plan> Memory::prepare(const Batch& batch, const SplitOptions& options) {
+    compact_if_due();
+    return cells_.prepare(batch, options);
+}
+
+Result<void> Memory::reserve() {
+    for (Pool& pool : pools_) {
+        if (auto committed = pool.commit(); !committed) return committed;
+    }
+    return {};
 }
 
 void Memory::copy_cells(const CellMove& move) {

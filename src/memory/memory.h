@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,10 +30,20 @@ struct MemoryConfig {
     std::vector<LayerKv> layers;  // by index of the model's layers
     KvType type_k = KvType::kF16;
     KvType type_v = KvType::kF16;
-    uint32_t n_cells = 0;           // of each group's pool; rounded up to whole pages
+    // How many cells each group's pool may have: n_cells, or else as many as budget_bytes of keys
+    // and values (all layers) come to. Rounded up to whole pages; one of the two is 0.
+    uint32_t n_cells = 0;
     uint32_t page_size = 32;        // cells; a power of two from 1 to 256
     uint32_t n_pos = 1;             // components of a position; 4 for M-RoPE
     std::vector<uint32_t> windows;  // of each group: the last cells a query sees; 0 or none: all
+    uint64_t budget_bytes = 0;
+    // Cells that pools begin with, and grow by when they are full; 0: all from the start. Tensors
+    // reach to the budget from the start, so that growing copies nothing: a pool that grows late
+    // uses again what it has before it touches memory that it never used.
+    uint32_t grow_step = 0;
+    // Above it `prepare` compacts first, see Cells::defrag_if_above; none: only `defrag` does.
+    std::optional<double> defrag_threshold;
+    uint32_t defrag_cells = 1024;  // of each group, that one such step moves at most
 };
 
 // An attention memory: the cells' bookkeeping and the tensors that hold their keys and values.
@@ -53,15 +64,13 @@ public:
     // Pools on host memory are address space, committed as pages are first used; on any other
     // buffer type they are allocated now. Errors: kInvalidArgument for absurd sizes, kUnsupported
     // for a type whose block does not divide a head's width, kBackend if allocation fails.
-    // `buffer_type` null means host memory.
+    // `buffer_type` null means host memory. What came of the budget is in config() and bytes().
     static Result<std::unique_ptr<Memory>> create(const MemoryConfig& config,
                                                   ggml_backend_buffer_type* buffer_type);
 
-    Result<void> seq_rm(SeqId seq, Pos p0, Pos p1) { return cells_.seq_rm(seq, p0, p1); }
-    Result<void> seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
-        return cells_.seq_cp(from, to, p0, p1);
-    }
-    Result<void> seq_keep(SeqId seq) { return cells_.seq_keep(seq); }
+    Result<void> seq_rm(SeqId seq, Pos p0, Pos p1);
+    Result<void> seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
+    Result<void> seq_keep(SeqId seq);
     // Keys stay as they are: attention turns them to where they are seen. Errors besides:
     // kUnsupported for positions of several components.
     Result<void> seq_add(SeqId seq, Pos p0, Pos p1, Pos delta);
@@ -81,19 +90,29 @@ public:
     void copy_cells(const CellMove& move);
     void finish_moves() { cells_.finish_moves(); }
 
+    // Cells that a sequence may count on, and may hold at most: Cells::set_limits.
+    Result<void> set_limits(SeqId seq, const SeqLimits& limits) {
+        return cells_.set_limits(seq, limits);
+    }
+
+    // Commits host memory for all that the pools may ever hold, before first use instead of page by
+    // page, so that no later step finds the machine short. O(bytes). Errors: kBackend.
+    Result<void> reserve();
+
     Pos seq_pos_min(SeqId seq) const { return cells_.seq_pos_min(seq); }
     Pos seq_pos_max(SeqId seq) const { return cells_.seq_pos_max(seq); }
 
-    Result<Plan> prepare(const Batch& batch, const SplitOptions& options) {
-        return cells_.prepare(batch, options);
-    }
+    // As Cells::prepare. Above the defrag_threshold it first moves up to defrag_cells of each
+    // group, unless no verb was called since the last such look.
+    Result<Plan> prepare(const Batch& batch, const SplitOptions& options);
     // Copies the cells that ubatch `i` needs elsewhere. Call it before computing; again does no
     // harm. Errors: kStale for a finished or cancelled plan, kBadRange unless `i` is its next.
     Result<void> apply_moves(const Plan& plan, size_t i);
     Result<void> commit(Plan& plan, size_t i) { return cells_.commit(plan, i); }
 
     const Cells& cells() const { return cells_; }
-    const MemoryConfig& config() const { return config_; }  // as asked, n_cells in whole pages
+    // As asked, with n_cells in whole pages, whichever the budget was given in.
+    const MemoryConfig& config() const { return config_; }
 
     // The pools of a layer's keys and values, [n_head_kv * head_dim, n_cells + 1]; the last row
     // stays zero, for padding. Write them through ggml_set_rows with a plan's cells as row numbers,
@@ -107,11 +126,14 @@ public:
 private:
     Memory(MemoryConfig config, Cells cells, std::vector<Pool> pools);
     Result<void> check_turns() const;
+    Result<uint32_t> finish_defrag(Result<uint32_t>&& moved);
+    void compact_if_due();
 
     const MemoryConfig config_;
     Cells cells_;
     std::vector<Pool> pools_;      // by group
     std::vector<size_t> in_pool_;  // by layer: which of its pool's layers it is
+    bool maybe_sparse_ = false;    // a verb was called since compaction last found nothing to do
 };
 
 }  // namespace cellar

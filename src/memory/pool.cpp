@@ -54,9 +54,9 @@ Result<uint64_t> tensor_bytes(const PoolConfig::Layer& layer, uint32_t head_dim,
     return bytes;
 }
 
-Result<void> check(const PoolConfig& config) {
+// Bytes of `n_rows` rows of every tensor.
+Result<uint64_t> rows_bytes(const PoolConfig& config, uint64_t n_rows) {
     uint64_t total = 0;
-    const uint64_t n_rows = uint64_t{config.n_cells} + 1;
     for (const PoolConfig::Layer& layer : config.layers) {
         const auto k = tensor_bytes(layer, layer.head_dim_k, config.type_k, "key", n_rows);
         if (!k) return tl::unexpected(k.error());
@@ -69,7 +69,7 @@ Result<void> check(const PoolConfig& config) {
                                     config.layers.size(), config.n_cells));
         }
     }
-    return {};
+    return total;
 }
 
 ggml_context_ptr context_for(size_t n_tensors) {
@@ -92,11 +92,15 @@ ggml_tensor* rows_of(ggml_context* ctx, ggml_tensor* pool, uint64_t first, uint3
 
 }  // namespace
 
+Result<uint64_t> cell_bytes(const PoolConfig& config) {
+    return rows_bytes(config, 1);
+}
+
 Result<Pool> Pool::create(const PoolConfig& config, ggml_backend_buffer_type_t buffer_type) {
-    if (auto checked = check(config); !checked) return pass(std::move(checked));
+    const uint64_t n_rows = uint64_t{config.n_cells} + 1;
+    if (auto checked = rows_bytes(config, n_rows); !checked) return pass(std::move(checked));
     Pool pool(config.page_size);
     pool.ctx_ = context_for(2 * config.layers.size());
-    const uint64_t n_rows = uint64_t{config.n_cells} + 1;
     for (const PoolConfig::Layer& layer : config.layers) {
         const uint64_t heads = layer.n_head_kv;
         ggml_context* ctx = pool.ctx_.get();
@@ -153,6 +157,10 @@ void Pool::copy(std::span<const CellCopy> copies) {
                                      rows_of(ctx.get(), tensor, to, copy.count));
         }
     }
+}
+
+Result<void> Pool::commit() {
+    return mapping_ ? mapping_->commit() : Result<void>();
 }
 
 void Pool::clear() {

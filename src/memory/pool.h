@@ -30,6 +30,9 @@ struct PoolConfig {
     uint32_t page_size = 0;
 };
 
+// Bytes of one cell's keys and values in all layers. Errors: as Pool::create.
+Result<uint64_t> cell_bytes(const PoolConfig& config);
+
 // The tensors of one group of layers. A cell's K and V stand in the row of its number in every
 // tensor: page * page_size + offset. One more row, the last, stays zero for padding.
 class Pool {
@@ -45,6 +48,9 @@ public:
 
     // Copies whole cells, bytes as they are, in all layers. The cells of a copy do not overlap.
     void copy(std::span<const CellCopy> copies);
+
+    // Commits host memory for every row now; elsewhere it was. Errors: kBackend.
+    Result<void> commit();
 
     // Zeroes every row. O(bytes committed).
     void clear();

@@ -233,6 +233,14 @@ class ReplayTest(CellarTest):
             ({"op": "new", "page": 24}, "power of two"), ({"op": "new", "ubatch": 0}, '"ubatch"'),
             ({"op": "new", "type_k": "f12"}, '"type_k"'), ({"op": "new", "type_v": 16}, '"type_v"'),
             ({"op": "new", "threads": 0}, '"threads"'),
+            ({"op": "new", "budget_bytes": 0}, '"budget_bytes"'),
+            ({"op": "new", "budget_bytes": 2**63}, '"budget_bytes"'),
+            ({"op": "new", "budget_bytes": 2**63 - 1}, "more than can be numbered"),
+            ({"op": "new", "budget_bytes": 1000, "cells": 10}, "give one of them"),
+            ({"op": "new", "grow_step": 0}, '"grow_step"'),
+            ({"op": "new", "defrag_threshold": 1.01}, '"defrag_threshold"'),
+            ({"op": "new", "defrag_threshold": "0.5"}, '"defrag_threshold"'),
+            ({"op": "new", "defrag_cells": 0}, '"defrag_cells"'),
         ]
         lines = []
         for case, _ in cases:
@@ -245,6 +253,36 @@ class ReplayTest(CellarTest):
                 self.assertIn(part, answer["error"])
                 self.assertEqual(set(answer), {"ok", "error"})
                 self.assertEqual(after["used_cells"], 0)
+
+    def test_a_budget_of_bytes_is_rounded_up_and_grows_in_steps(self):
+        # In f32 a cell is 4 layers of 2 heads of 16 keys and 16 values: 1,024 bytes.
+        new = {"op": "new", "type_k": "f32", "type_v": "f32", "page": 16}
+        decode = {"op": "decode", "items": [{"seq": 0, "tokens": [1] * 33}]}
+        answers = self.replay({**new, "budget_bytes": 100 * 1024 + 1, "grow_step": 32},
+                              {"op": "view"}, decode, {"op": "view"}, decode, decode,
+                              {"op": "view"}, decode)
+        self.assertEqual(answers[0]["cells"], 112)
+        self.assertGreaterEqual(answers[0]["bytes"], 112 * 1024)
+        views = [answers[i] for i in (1, 3, 6)]
+        self.assertEqual([view["cells"] for view in views], [32, 64, 112])
+        self.assertEqual([view["max_cells"] for view in views], [112, 112, 112])
+        self.assertEqual([view["free_cells"] for view in views], [112, 79, 13])
+        self.assertFalse(answers[7]["ok"])
+        self.assertIn("32 more cells are needed, 0 are free", answers[7]["error"])
+
+    def test_above_a_threshold_decodes_compact_first(self):
+        def used_pages(**settings):
+            fill = [{"op": "decode", "items": [{"seq": s, "tokens": [1] * 32}]} for s in range(4)]
+            holes = [{"op": "seq_rm", "seq": s, "p0": 4, "p1": 16} for s in range(4)]
+            decode = {"op": "decode", "items": [{"seq": 9, "tokens": [1]}]}
+            return self.replay({**NEW, "page": 16, **settings}, *fill, *holes, decode,
+                               {"op": "view"})[-1]["used_pages"]
+
+        # Of eight pages 48 of 128 cells, 0.375, are unused; the ninth is the new token's.
+        self.assertEqual(used_pages(), 9)
+        self.assertEqual(used_pages(defrag_threshold=0.375), 9)
+        self.assertEqual(used_pages(defrag_threshold=0.37), 6)
+        self.assertEqual(used_pages(defrag_threshold=0.37, defrag_cells=8), 8)
 
     def test_blank_lines_are_passed_over(self):
         self.assertEqual(self.json_lines("replay", "-m", TINY, "-", stdin="\n  \n\r\n"), [])

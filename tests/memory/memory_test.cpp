@@ -138,6 +138,18 @@ MemoryConfig with_q8(uint32_t head_dim) {
     return config;
 }
 
+MemoryConfig with_budget(uint64_t bytes, uint32_t n_cells) {
+    MemoryConfig config = config_of({{0, 1, 32, 32}}, n_cells);
+    config.budget_bytes = bytes;
+    return config;
+}
+
+MemoryConfig with_threshold(double threshold) {
+    MemoryConfig config = config_of({{0, 1, 32, 32}});
+    config.defrag_threshold = threshold;
+    return config;
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Settings, RefusedMemoryTest,
     ::testing::Values(
@@ -154,6 +166,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"positions_of_nothing", with_positions(0), Code::kInvalidArgument},
         Refused{"positions_of_five", with_positions(5), Code::kInvalidArgument},
         Refused{"heads_without_width", config_of({{0, 1, 0, 32}}), Code::kInvalidArgument},
+        Refused{"two_budgets", with_budget(1000, 64), Code::kInvalidArgument},
+        Refused{"a_budget_beyond_any", with_budget(UINT64_MAX, 0), Code::kInvalidArgument},
+        Refused{"a_threshold_above_all", with_threshold(1.5), Code::kInvalidArgument},
         Refused{"half_a_block_a_head", with_q8(48), Code::kUnsupported}),
     [](const auto& test) { return std::string(test.param.why); });
 

@@ -184,6 +184,20 @@ TEST(PoolTest, CommitsMemoryOnlyAsItIsWritten) {
     EXPECT_EQ(resident_pages(pool.k(0)), 0);
 }
 
+TEST(PoolTest, CommitsAllAtOnceWhenAskedAndKeepsWhatItHolds) {
+    Pool pool = make_pool({{{0, 2, 32, 32}}, KvType::kF16, KvType::kF16, 1u << 12, 32});
+    const Bytes written(pool.k(0)->nb[1], 7);
+    ggml_backend_tensor_set(pool.k(0), written.data(), 1000 * written.size(), written.size());
+    ASSERT_TRUE(pool.commit());
+    for (const ggml_tensor* tensor : {pool.k(0), pool.v(0)}) {
+        const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+        EXPECT_GE(resident_pages(tensor), ggml_nbytes(tensor) / page);
+    }
+    Bytes kept(written.size());
+    ggml_backend_tensor_get(pool.k(0), kept.data(), 1000 * kept.size(), kept.size());
+    EXPECT_EQ(kept, written);
+}
+
 struct Refused {
     const char* why;
     PoolConfig config;
