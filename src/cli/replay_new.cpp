@@ -86,11 +86,9 @@ Result<Answer> Replayer::make_new(const JsonFields& fields) {
     if (auto set = set_type(fields, "type_v", options.type_v); !set) {
         return pass(std::move(set));
     }
-    auto made = Decoder::create(model_, options);
-    if (!made) {
+    if (auto made = replace_memory(options); !made) {
         return pass(std::move(made));
     }
-    decoder_ = std::move(*made);
     return Answer{{"cells", memory().config().n_cells},
                   {"page", memory().config().page_size},
                   {"bytes", memory().bytes()}};

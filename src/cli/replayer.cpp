@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cells/view.h"
+#include "cli/debug_log.h"
 #include "cli/view_json.h"
 
 namespace cellar::cli {
@@ -151,11 +152,16 @@ Result<void> Replayer::need_memory() {
     if (decoder_) {
         return {};
     }
-    auto made = Decoder::create(model_, defaults_);
+    return replace_memory(defaults_);
+}
+
+Result<void> Replayer::replace_memory(const DecoderOptions& options) {
+    auto made = Decoder::create(model_, options);
     if (!made) {
         return pass(std::move(made));
     }
     decoder_ = std::move(*made);
+    log_memory(memory());
     return {};
 }
 

@@ -39,6 +39,7 @@ private:
 
     Result<Answer> perform(std::string_view line);
     Result<void> need_memory();
+    Result<void> replace_memory(const DecoderOptions& options);
 
     // The operations. Each gets the fields of its object, keys checked, and gives the answer's
     // fields beside "ok". All but make_new find a memory.

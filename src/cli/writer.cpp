@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cli/console.h"
+#include "cli/debug_log.h"
 
 namespace cellar::cli {
 
@@ -53,6 +54,7 @@ Result<Writer> Writer::create(const WriterOptions& options) {
         return pass(std::move(decoder));
     }
     writer.decoder = *std::move(decoder);
+    log_memory(writer.decoder->memory());
     const auto ends = writer.loaded->tokenizer->vocab().ends();
     auto engine = Engine::create(*writer.decoder, {.n_ctx = n_ctx,
                                                    .n_vocab = info.n_vocab,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "memory/pool.h"
@@ -61,6 +62,17 @@ Result<uint32_t> resolve_cells(const MemoryConfig& config, uint32_t n_groups) {
     return whole_pages(static_cast<uint32_t>(cells), config.page_size);
 }
 
+// Names of sequences and of their parts, for the observer.
+std::string name(SeqId seq) {
+    return seq == kEverySeq ? "every sequence" : fmt::format("sequence {}", value(seq));
+}
+
+std::string part(SeqId seq, Pos p0, Pos p1) {
+    const Range range = make_range(p0, p1);
+    if (range.end == kMaxPos) return fmt::format("{} from {} on", name(seq), range.begin);
+    return fmt::format("{} from {} to before {}", name(seq), range.begin, range.end);
+}
+
 Result<void> check_threshold(std::optional<double> threshold) {
     if (!threshold || (*threshold >= 0.0 && *threshold <= 1.0)) return {};
     return fail(Code::kInvalidArgument,
@@ -108,31 +120,50 @@ Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked,
         new Memory(std::move(config), std::move(*cells), std::move(pools)));
 }
 
+// Tells the observer of what has succeeded.
+template <class Tell>
+Result<void> Memory::told(Result<void>&& result, const Tell& tell) const {
+    if (observer_ && result) observer_(tell());
+    return std::move(result);
+}
+
 Result<void> Memory::seq_rm(SeqId seq, Pos p0, Pos p1) {
     maybe_sparse_ = true;
-    return cells_.seq_rm(seq, p0, p1);
+    return told(cells_.seq_rm(seq, p0, p1),
+                [&] { return fmt::format("removed {}", part(seq, p0, p1)); });
 }
 
 Result<void> Memory::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     maybe_sparse_ = true;
-    return cells_.seq_cp(from, to, p0, p1);
+    return told(cells_.seq_cp(from, to, p0, p1), [&] {
+        return fmt::format("shared {} with sequence {}", part(from, p0, p1), value(to));
+    });
 }
 
 Result<void> Memory::seq_keep(SeqId seq) {
     maybe_sparse_ = true;
-    return cells_.seq_keep(seq);
+    return told(cells_.seq_keep(seq), [&] { return fmt::format("kept only {}", name(seq)); });
 }
 
 Result<void> Memory::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
     if (auto ok = check_turns(); !ok) return ok;
     maybe_sparse_ = true;
-    return cells_.seq_add(seq, p0, p1, delta);
+    return told(cells_.seq_add(seq, p0, p1, delta),
+                [&] { return fmt::format("shifted {} by {:+}", part(seq, p0, p1), delta); });
 }
 
 Result<void> Memory::seq_div(SeqId seq, Pos p0, Pos p1, int32_t d) {
     if (auto ok = check_turns(); !ok) return ok;
     maybe_sparse_ = true;
-    return cells_.seq_div(seq, p0, p1, d);
+    return told(cells_.seq_div(seq, p0, p1, d),
+                [&] { return fmt::format("divided {} by {}", part(seq, p0, p1), d); });
+}
+
+Result<void> Memory::set_limits(SeqId seq, const SeqLimits& limits) {
+    return told(cells_.set_limits(seq, limits), [&] {
+        return fmt::format("promised {} {} cells, and allowed {}", name(seq), limits.guaranteed,
+                           limits.maximum);
+    });
 }
 
 Result<void> Memory::check_turns() const {
@@ -150,6 +181,7 @@ Result<uint32_t> Memory::finish_defrag(Result<uint32_t>&& moved) {
     for (const CellMove& move : pending())
         copy_cells(move);
     finish_moves();
+    if (observer_ && moved && *moved > 0) observer_(fmt::format("compacted {} cells", *moved));
     return std::move(moved);
 }
 
@@ -175,7 +207,16 @@ Result<void> Memory::reserve() {
 }
 
 void Memory::copy_cells(const CellMove& move) {
-    pools_[move.group].copy(std::span<const CellCopy>(&move.copy, 1));
+    copy(move.group, move.copy, move.turns);
+}
+
+void Memory::copy(uint32_t group, const CellCopy& copy, bool turns) {
+    pools_[group].copy(std::span<const CellCopy>(&copy, 1));
+    if (observer_) {
+        observer_(fmt::format("copied {} cells of page {} to page {} in group {}{}", copy.count,
+                              value(copy.from), value(copy.to), group,
+                              turns ? ", their keys to be turned" : ""));
+    }
 }
 
 Result<void> Memory::clear(bool data) {
@@ -184,7 +225,7 @@ Result<void> Memory::clear(bool data) {
         for (Pool& pool : pools_)
             pool.clear();
     }
-    return {};
+    return told({}, [&] { return data ? "cleared, zeroing cells" : "cleared"; });
 }
 
 Result<void> Memory::apply_moves(const Plan& plan, size_t i) {
@@ -193,10 +234,18 @@ Result<void> Memory::apply_moves(const Plan& plan, size_t i) {
         return fail(Code::kBadRange, fmt::format("ubatch {} cannot be computed: {} of {} is next",
                                                  i, plan.committed(), plan.size()));
     }
-    for (size_t group = 0; group < pools_.size(); group++) {
-        pools_[group].copy(plan.ubatch(i).groups[group].copies);
+    for (uint32_t group = 0; group < pools_.size(); group++) {
+        for (const CellCopy& due : plan.ubatch(i).groups[group].copies)
+            copy(group, due, false);
     }
     return {};
+}
+
+Result<void> Memory::commit(Plan& plan, size_t i) {
+    return told(cells_.commit(plan, i), [&] {
+        return fmt::format("committed ubatch {} of {} with {} items", i + 1, plan.size(),
+                           plan.ubatch(i).items.size());
+    });
 }
 
 ggml_tensor* Memory::k(uint32_t layer) const {

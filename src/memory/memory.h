@@ -2,9 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -91,9 +94,7 @@ public:
     void finish_moves() { cells_.finish_moves(); }
 
     // Cells that a sequence may count on, and may hold at most: Cells::set_limits.
-    Result<void> set_limits(SeqId seq, const SeqLimits& limits) {
-        return cells_.set_limits(seq, limits);
-    }
+    Result<void> set_limits(SeqId seq, const SeqLimits& limits);
 
     // Commits host memory for all that the pools may ever hold, before first use instead of page by
     // page, so that no later step finds the machine short. O(bytes). Errors: kBackend.
@@ -108,7 +109,12 @@ public:
     // Copies the cells that ubatch `i` needs elsewhere. Call it before computing; again does no
     // harm. Errors: kStale for a finished or cancelled plan, kBadRange unless `i` is its next.
     Result<void> apply_moves(const Plan& plan, size_t i);
-    Result<void> commit(Plan& plan, size_t i) { return cells_.commit(plan, i); }
+    Result<void> commit(Plan& plan, size_t i);
+
+    // From now on `observer` hears in a line what was done, as soon as it was: verbs, commits,
+    // shifts, every copy of cells, compaction. It may look at cells(), and must change nothing.
+    using Observer = std::function<void(std::string_view what)>;
+    void set_observer(Observer observer) { observer_ = std::move(observer); }
 
     const Cells& cells() const { return cells_; }
     // As asked, with n_cells in whole pages, whichever the budget was given in.
@@ -125,6 +131,9 @@ public:
 
 private:
     Memory(MemoryConfig config, Cells cells, std::vector<Pool> pools);
+    template <class Tell>
+    Result<void> told(Result<void>&& result, const Tell& tell) const;
+    void copy(uint32_t group, const CellCopy& copy, bool turns);
     Result<void> check_turns() const;
     Result<uint32_t> finish_defrag(Result<uint32_t>&& moved);
     void compact_if_due();
@@ -133,6 +142,7 @@ private:
     Cells cells_;
     std::vector<Pool> pools_;      // by group
     std::vector<size_t> in_pool_;  // by layer: which of its pool's layers it is
+    Observer observer_;            // empty: nobody listens
     bool maybe_sparse_ = false;    // a verb was called since compaction last found nothing to do
 };
 

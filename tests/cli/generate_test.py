@@ -159,6 +159,14 @@ class GenerateTest(CellarTest):
         wary = self.generate(*settings, "--repeat-penalty", 1000, "--repeat-last-n", -1)["tokens"]
         self.assertGreater(len(set(wary)), len(set(plain)))
 
+    def test_the_environment_asks_for_a_log_of_the_memory(self):
+        done = run("generate", "-m", self.chatty, "--raw", "-p", "abc", "-n", 3, "--ignore-eos",
+                   environment={"CELLAR_DEBUG": "1"})
+        self.assertEqual(done.returncode, 0)
+        told = [line for line in done.stderr.decode().splitlines() if line.startswith("memory: ")]
+        self.assertEqual(told[0], "memory: committed ubatch 1 of 1 with 3 items")
+        self.assertEqual(told[-1], "memory: removed sequence 0 from 0 on")
+
     def test_verbose_says_what_was_computed(self):
         done = run("generate", "-m", self.chatty, "-p", "a", "-n", 5, "--temp", 0, "-v")
         self.assertIn(b"prompt: ", done.stderr)

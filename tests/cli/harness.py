@@ -28,12 +28,13 @@ def command(*arguments):
     return [CELLAR, *map(str, arguments)]
 
 
-def run(*arguments, stdin=b"", stdout=subprocess.PIPE):
-    """Runs cellar to its end; gives returncode, stdout and stderr as bytes."""
+def run(*arguments, stdin=b"", stdout=subprocess.PIPE, environment=None):
+    """Runs cellar to its end; gives returncode, stdout and stderr as bytes. `environment` adds
+    variables."""
     if isinstance(stdin, str):
         stdin = stdin.encode()
     return subprocess.run(command(*arguments), input=stdin, stdout=stdout, stderr=subprocess.PIPE,
-                          timeout=240, env=ENVIRONMENT)
+                          timeout=240, env={**ENVIRONMENT, **(environment or {})})
 
 
 def start(*arguments, **pipes):

@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-from harness import DATA, TINY, CellarTest, main, start
+from harness import DATA, TINY, CellarTest, main, run, start
 
 
 def script(*operations):
@@ -283,6 +283,64 @@ class ReplayTest(CellarTest):
         self.assertEqual(used_pages(defrag_threshold=0.375), 9)
         self.assertEqual(used_pages(defrag_threshold=0.37), 6)
         self.assertEqual(used_pages(defrag_threshold=0.37, defrag_cells=8), 8)
+
+    def test_the_environment_asks_for_a_log_on_standard_error(self):
+        operations = script(
+            {**NEW, "page": 16}, {"op": "decode", "items": [{"seq": 0, "tokens": [1] * 20}]},
+            {"op": "seq_cp", "from": 0, "to": 1},
+            {"op": "decode", "items": [{"seq": 0, "tokens": [2]}]},
+            {"op": "decode", "items": [{"seq": 1, "tokens": [3]}]},
+            {"op": "seq_add", "seq": 0, "p0": 4, "delta": 3},
+            {"op": "seq_div", "seq": 1, "p0": 20, "d": 2},
+            {"op": "seq_rm", "seq": -1, "p0": 2, "p1": 16},
+            {"op": "decode", "items": [{"seq": 2, "tokens": [1] * 17}]},
+            {"op": "seq_cp", "from": 2, "to": 0, "p0": 40, "p1": 30},
+            {"op": "defrag"})
+
+        def log(level):
+            done = run("replay", "-m", TINY, "-", stdin=operations,
+                       environment={"CELLAR_DEBUG": level})
+            self.assertEqual(done.returncode, 0)
+            return done.stdout, done.stderr.decode().splitlines()
+
+        quiet, nothing = log("0")
+        self.assertEqual(nothing, [])
+        answers, lines = log("1")
+        self.assertEqual(answers, quiet)
+        self.assertEqual(
+            [line.removeprefix("memory: ") for line in lines[::2]],
+            ["committed ubatch 1 of 1 with 20 items",
+             "shared sequence 0 from 0 on with sequence 1",
+             "committed ubatch 1 of 1 with 1 items",
+             "copied 4 cells of page 1 to page 2 in group 0",
+             "committed ubatch 1 of 1 with 1 items",
+             "shifted sequence 0 from 4 on by +3",
+             "divided sequence 1 from 20 on by 2",
+             "removed every sequence from 2 to before 16",
+             "copied 1 cells of page 2 to page 3 in group 0, their keys to be turned",
+             "committed ubatch 1 of 1 with 17 items"])
+        self.assertEqual(len(lines), 20)
+        self.assertTrue(all(line.startswith("group 0: ") for line in lines[1::2]))
+        self.assertIn("20 cells used, 20 held by 1 sequences, positions up to 19", lines[1])
+        self.assertIn("20 cells used, 40 held by 2 sequences", lines[3])
+
+        with_map, with_positions = log("2")[1], log("3")[1]
+        self.assertEqual(with_map[:3], [*lines[:2], "         0 11.............."])
+        self.assertIn("  sequence 0: 0[0,16)+0 1[0,4)+0", with_positions[:7])
+        self.assertNotIn("  sequence 0: 0[0,16)+0 1[0,4)+0", with_map)
+        self.assertIn("'4'", log("4")[1][0])
+
+    def test_the_log_tells_of_compaction(self):
+        fill = [{"op": "decode", "items": [{"seq": s, "tokens": [1] * 32}]} for s in range(2)]
+        holes = [{"op": "seq_rm", "seq": s, "p0": 4, "p1": 16} for s in range(2)]
+        done = run("replay", "-m", TINY, "-", environment={"CELLAR_DEBUG": "1"},
+                   stdin=script({**NEW, "page": 16}, *fill, *holes, {"op": "defrag"}))
+        lines = done.stderr.decode().splitlines()[8:]
+        self.assertEqual(lines[::2],
+                         ["memory: copied 4 cells of page 0 to page 4 in group 0",
+                          "memory: copied 4 cells of page 2 to page 4 in group 0",
+                          "memory: compacted 8 cells"])
+        self.assertIn("3 of 16 pages live", lines[5])
 
     def test_blank_lines_are_passed_over(self):
         self.assertEqual(self.json_lines("replay", "-m", TINY, "-", stdin="\n  \n\r\n"), [])
