@@ -53,8 +53,12 @@ inline float max_difference(std::span<const float> a, std::span<const float> b) 
     float most = 0;
     for (size_t i = 0; i < a.size(); i++) {
         const float difference = std::abs(a[i] - b[i]);
-        // Also when it is NaN.
-        most = difference <= most ? most : difference;
+        if (!(difference <= most)) {
+            most = difference;
+        }
+        if (std::isnan(most)) {  // no later difference may hide it
+            break;
+        }
     }
     return most;
 }

@@ -32,6 +32,9 @@ std::vector<bool> owned_cells(const Memory& memory, uint32_t group) {
         for (const Span& span : cells.spans(seq, group))
             own(span.page, span.first, span.count);
     }
+    for (const CellMove& move : memory.pending()) {
+        if (move.group == group) own(move.copy.from, move.copy.from_first, move.copy.count);
+    }
     for (uint32_t i = 0; i < pool.n_pages(); i++) {
         if (pool.keepers(PageId{i}) > 0) own(PageId{i}, 0, pool.fill(PageId{i}));
     }
