@@ -80,6 +80,9 @@ public:
     // Before every run: running may overwrite inputs. The plan must live until the run has ended.
     virtual void set_inputs(const AttentionPlan& plan, const UbatchPlan& ubatch) = 0;
 
+    // Makes room, outside of the graph, for this many tokens over the whole pool.
+    virtual void reserve() {}
+
 protected:
     Attention(ggml_context* ctx, const Memory& memory, uint32_t group, uint32_t n_tokens);
 

@@ -25,24 +25,32 @@ struct AsF32 {
     static Type of(float x) { return x; }
 };
 
-// One query's row of the mask: [length].
-template <class As>
-void fill_mask_row(typename As::Type* row, const Schedule& schedule, const Schedule::Query& query,
-                   bool distances) {
+// Calls put(column, distance) for each column of the stream that a query sees: how far behind the
+// query its key stands, negative before it.
+template <class Put>
+void each_seen(const Schedule& schedule, const Schedule::Query& query, const Put& put) {
     const Schedule::View& view = schedule.views[query.view];
     const Pos* positions = schedule.positions.data() + size_t{view.stream} * schedule.length;
-    std::fill_n(row, schedule.length, As::of(-std::numeric_limits<float>::infinity()));
     uint32_t before = 0;  // columns of the view's pieces so far
     for (uint32_t i = view.first_piece; before < query.end; i++) {
         const Schedule::Piece& piece = schedule.pieces[i];
         const uint32_t first = piece.column + std::max(before, query.begin) - before;
         const uint32_t end = piece.column + std::min(piece.count, query.end - before);
-        if (!distances && first < end) std::fill(row + first, row + end, As::of(0.0f));
-        for (uint32_t c = first; distances && c < end; c++) {
-            row[c] = As::of(static_cast<float>(positions[c] + piece.delta - query.pos));
-        }
+        for (uint32_t c = first; c < end; c++)
+            put(c, positions[c] + piece.delta - query.pos);
         before += piece.count;
     }
+}
+
+// One query's row of the mask: [length].
+template <class As>
+void fill_mask_row(typename As::Type* row, const Schedule& schedule, const Schedule::Query& query,
+                   bool distances) {
+    std::fill_n(row, schedule.length, As::of(-std::numeric_limits<float>::infinity()));
+    const auto zero = As::of(0.0f);
+    each_seen(schedule, query, [&](uint32_t column, Pos distance) {
+        row[column] = distances ? As::of(static_cast<float>(distance)) : zero;
+    });
 }
 
 template <class As>
@@ -86,7 +94,7 @@ ggml_tensor* GraphAttention::attend(ggml_cgraph* graph, uint32_t layer, ggml_ten
     q = reorder(ggml_reshape_2d(ctx_, q, head_dim * n_head, n_tokens), order_);
     q = ggml_reshape_4d(ctx_, q, head_dim, n_head, n_tokens / n_streams, n_streams);
     q = ggml_permute(ctx_, q, 0, 2, 1, 3);  // [head_dim_k, n_tokens / n_streams, n_head, n_streams]
-    return reorder(weigh(q, keys, values, mask_for(params), params), place_);
+    return reorder(weigh(q, keys, values, biased(mask_for(params), params), params), place_);
 }
 
 // The streams' rows as f32, turned where their positions moved and `rope` is not null:
@@ -124,6 +132,31 @@ ggml_tensor* GraphAttention::mask_for(const AttendParams& params) {
     return mask;
 }
 
+// The mask with the bias that `params` asks for: [length, queries, n_head, n_streams].
+ggml_tensor* GraphAttention::biased(ggml_tensor* mask, const AttendParams& params) {
+    if (params.bias == nullptr) return mask;
+    if (buckets_ == nullptr) {
+        buckets_ = input(ggml_new_tensor_1d(ctx_, GGML_TYPE_I32, ggml_nelements(mask)), "buckets");
+        bucket_kind_ = params.buckets;
+    }
+    ggml_tensor* bias = ggml_get_rows(ctx_, params.bias, buckets_);  // [n_head, elements]
+    bias = ggml_reshape_4d(ctx_, bias, bias->ne[0], mask->ne[0], mask->ne[1], mask->ne[3]);
+    bias = ggml_cont(ctx_, ggml_permute(ctx_, bias, 2, 0, 1, 3));
+    if (mask->type == GGML_TYPE_F32) return ggml_add(ctx_, bias, mask);
+    return ggml_cast(ctx_, ggml_add(ctx_, bias, ggml_cast(ctx_, mask, GGML_TYPE_F32)), mask->type);
+}
+
+void GraphAttention::set_buckets(const Schedule& schedule) const {
+    InputWriter<int32_t> writer(buckets_);
+    std::fill_n(writer.data(), ggml_nelements(buckets_), 0);
+    for (size_t i = 0; i < schedule.n_tokens; i++) {
+        int32_t* row = writer.data() + i * schedule.length;
+        each_seen(schedule, schedule.queries[i], [&](uint32_t column, Pos distance) {
+            row[column] = static_cast<int32_t>(relative_bucket(bucket_kind_, 0, distance));
+        });
+    }
+}
+
 // The weighted sums of values: [n_head * head_dim_v, n_tokens], stream by stream.
 ggml_tensor* GraphAttention::weigh(ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                                    ggml_tensor* mask, const AttendParams& params) const {
@@ -131,6 +164,7 @@ ggml_tensor* GraphAttention::weigh(ggml_tensor* q, ggml_tensor* k, ggml_tensor* 
     if (flash_) {
         ggml_tensor* sums = ggml_flash_attn_ext(ctx_, q, k, v, mask, params.scale,
                                                 params.max_alibi_bias, params.softcap);
+        if (params.sinks != nullptr) ggml_flash_attn_ext_add_sinks(sums, params.sinks);
         sum_in_f32(sums);  // [head_dim_v, n_head, n_tokens / n_streams, n_streams]
         return ggml_reshape_2d(ctx_, sums, width, shape_.n_tokens);
     }
@@ -142,6 +176,7 @@ ggml_tensor* GraphAttention::weigh(ggml_tensor* q, ggml_tensor* k, ggml_tensor* 
         scale = params.softcap;
     }
     scores = ggml_soft_max_ext(ctx_, scores, mask, scale, params.max_alibi_bias);
+    if (params.sinks != nullptr) ggml_soft_max_add_sinks(scores, params.sinks);
     ggml_tensor* columns = ggml_cont(ctx_, ggml_transpose(ctx_, v));  // [length, head_dim_v, ...]
     ggml_tensor* sums = ggml_mul_mat(ctx_, columns, scores);  // [head_dim_v, queries, n_head, ...]
     return ggml_cont_2d(ctx_, ggml_permute(ctx_, sums, 0, 2, 1, 3), width, shape_.n_tokens);
@@ -160,6 +195,7 @@ void GraphAttention::set_inputs(const AttentionPlan& plan, const UbatchPlan& uba
             place[schedule.order[i]] = i;
         write_input<int32_t>(place_, place);
     }
+    if (buckets_ != nullptr) set_buckets(schedule);
     if (mask_ != nullptr) set_mask(mask_, schedule);
     if (distances_ != nullptr) set_mask(distances_, schedule);
 }

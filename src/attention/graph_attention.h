@@ -28,6 +28,8 @@ private:
     ggml_tensor* turn(ggml_tensor* rows, int64_t n_head_kv, const Rope& rope);
     ggml_tensor* reorder(ggml_tensor* rows, ggml_tensor* by) const;
     ggml_tensor* mask_for(const AttendParams& params);
+    ggml_tensor* biased(ggml_tensor* mask, const AttendParams& params);
+    void set_buckets(const Schedule& schedule) const;
     ggml_tensor* weigh(ggml_tensor* q, ggml_tensor* k, ggml_tensor* v, ggml_tensor* mask,
                        const AttendParams& params) const;
     void set_mask(ggml_tensor* mask, const Schedule& schedule) const;
@@ -39,6 +41,8 @@ private:
     ggml_tensor* order_ = nullptr;      // i32 [n_tokens] items, stream by stream; null: in order
     ggml_tensor* place_ = nullptr;      // i32 [n_tokens] where an item stands in order_
     ggml_tensor* mask_ = nullptr;       // [length, n_tokens / n_streams, 1, n_streams], 0 or -inf
+    ggml_tensor* buckets_ = nullptr;    // i32 [mask_'s elements]: rows of a bias by distance
+    RelativeBuckets bucket_kind_;       // of buckets_
     ggml_tensor* distances_ = nullptr;  // the same for ALiBi: less the distance of visible keys
 };
 

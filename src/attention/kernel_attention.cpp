@@ -9,6 +9,7 @@
 #include "attention/input_writer.h"
 #include "attention/rope.h"
 #include "attention/tile.h"
+#include "attention/tile_layout.h"
 #include "attention/workspace.h"
 
 namespace cellar {
@@ -18,6 +19,22 @@ namespace {
 TileSource source_of(const ggml_tensor* pool, KvType type, uint32_t head_dim) {
     return {static_cast<const uint8_t*>(pool->data), pool->nb[1],
             ggml_row_size(pool->type, head_dim), type, head_dim};
+}
+
+// One segment of all columns, every one of which all queries see.
+Cascade whole_pool(uint32_t n_columns, uint32_t n_queries) {
+    Cascade cascade;
+    cascade.n_tokens = n_queries;
+    cascade.n_columns = n_columns;
+    cascade.segments.push_back({0, 1, 0, n_queries, 0, n_columns});
+    cascade.runs.push_back({0, n_columns, 0});
+    cascade.first_part.push_back(0);
+    for (uint32_t item = 0; item < n_queries; item++) {
+        cascade.queries.push_back({item, 0, n_columns, 0});
+        cascade.parts.push_back({0, item});
+        cascade.first_part.push_back(item + 1);
+    }
+    return cascade;
 }
 
 }  // namespace
@@ -43,18 +60,35 @@ ggml_tensor* KernelAttention::attend(ggml_cgraph* graph, uint32_t layer, ggml_te
                          static_cast<uint32_t>(v->ne[0])});
     made.scale = params.scale;
     made.softcap = params.softcap;
-    if (params.max_alibi_bias > 0) {
-        biased_ = true;
-        for (uint32_t head = 0; head < n_head; head++)
-            made.slopes.push_back(
-                static_cast<float>(alibi_slope(head, n_head, params.max_alibi_bias)));
-    }
+    set_biases(made, n_head, params);
+    placed_ = placed_ || !made.slopes.empty() || !made.bias.empty();
     ggml_tensor* sources[] = {with_turned(q, params.rope), kept_k, kept_v};
     // The sums stand in the workspace: this result only says that they are there.
     ggml_tensor* summed = ggml_custom_4d(ctx_, GGML_TYPE_F32, 1, 1, 1, 1, sources, 3, sum_tiles,
                                          GGML_N_TASKS_MAX, &made);
     return ggml_custom_4d(ctx_, GGML_TYPE_F32, width, n_tokens, 1, 1, &summed, 1, merge_tiles,
                           GGML_N_TASKS_MAX, &made);
+}
+
+void KernelAttention::set_biases(Layer& layer, uint32_t n_head, const AttendParams& params) {
+    for (uint32_t head = 0; params.max_alibi_bias > 0 && head < n_head; head++)
+        layer.slopes.push_back(
+            static_cast<float>(alibi_slope(head, n_head, params.max_alibi_bias)));
+    if (params.sinks != nullptr) {
+        const auto* sinks = static_cast<const float*>(params.sinks->data);
+        for (uint32_t head = 0; head < n_head; head++)
+            layer.sinks.push_back(sinks[head] * kLog2E);
+    }
+    if (params.bias == nullptr) return;
+    // From its greatest distance on, everything falls into one bucket.
+    layer.reach = static_cast<int32_t>(params.buckets.max_distance);
+    const auto* table = static_cast<const float*>(params.bias->data);
+    for (uint32_t head = 0; head < n_head; head++) {
+        for (int32_t distance = -layer.reach; distance <= layer.reach; distance++) {
+            const uint32_t bucket = relative_bucket(params.buckets, 0, distance);
+            layer.bias.push_back(table[size_t{bucket} * n_head + head] * kLog2E);
+        }
+    }
 }
 
 size_t KernelAttention::work_of(const HeadShape& shape) {
@@ -89,9 +123,24 @@ void KernelAttention::set_inputs(const AttentionPlan& plan, const UbatchPlan& ub
     cascade_ = &std::get<Cascade>(plan);
     set_cells(ubatch);
     if (turned_items_ != nullptr) set_turned();
-    if (biased_) set_positions();
+    if (placed_) set_positions();
+    divide(*cascade_);
+}
+
+// As one sequence that fills the pool, and with fewer queries, which are split into more parts.
+// Many sequences divide the same cells among themselves.
+void KernelAttention::reserve() {
+    const PagePool& pool = memory_.cells().pool(group_);
+    const uint32_t n_columns = pool.max_pages() * pool.page_size();
+    for (const uint32_t most : {1u, 64u, shape_.n_tokens}) {
+        const uint32_t n = std::min(most, shape_.n_tokens);
+        divide(whole_pool(n_columns, n));
+    }
+}
+
+void KernelAttention::divide(const Cascade& cascade) {
     for (TileWork& work : work_) {
-        work.divide(*cascade_);
+        work.divide(cascade);
         const HeadShape& shape = work.shape();
         const size_t tile = tile_scratch_floats(shape.n_head_kv, work.max_rows(), shape.head_dim_k,
                                                 shape.head_dim_v);
@@ -145,13 +194,16 @@ void KernelAttention::sum_tiles(ggml_tensor* out, int thread, int n_threads, voi
         task.v = values;
         task.v.data += unit.kv_head * values.head_bytes;
         task.runs = cascade.runs_of(segment);
-        task.positions = self.biased_ ? self.positions_.data() + segment.first_column : nullptr;
+        task.positions = self.placed_ ? self.positions_.data() + segment.first_column : nullptr;
         task.first_column = unit.first_column;
         task.end_column = unit.end_column;
         task.queries = cascade.queries_of(segment).subspan(unit.first_query, unit.n_queries);
         task.n_kv_heads = unit.n_kv_heads;
         task.q = static_cast<const float*>(q->data) + head * shape.head_dim_k;
         task.slopes = layer.slopes.empty() ? nullptr : layer.slopes.data() + head;
+        task.reach = layer.reach;
+        const auto width = static_cast<size_t>(2 * layer.reach + 1);
+        task.bias = layer.bias.empty() ? nullptr : layer.bias.data() + head * width;
         attend_tile(task, self.workspace_.scratch(static_cast<size_t>(thread)),
                     self.workspace_.sums() + unit.partial, work.kv_head_stride(unit.segment));
     }
@@ -173,7 +225,8 @@ void KernelAttention::merge_tiles(ggml_tensor* out, int thread, int n_threads, v
         const auto head = static_cast<uint32_t>(i % shape.n_head);
         const size_t n_partials =
             work.list_partials(*self.cascade_, item, head, self.workspace_.sums(), partials);
-        merge_partials({partials, n_partials}, shape.head_dim_v, nullptr,
+        merge_partials({partials, n_partials}, shape.head_dim_v,
+                       layer.sinks.empty() ? nullptr : &layer.sinks[head],
                        static_cast<float*>(out->data) + i * shape.head_dim_v);
     }
 }

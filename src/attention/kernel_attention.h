@@ -25,6 +25,8 @@ public:
     // Allocates nothing once steps of this size were met.
     void set_inputs(const AttentionPlan& plan, const UbatchPlan& ubatch) override;
 
+    void reserve() override;
+
 private:
     // One layer's attention, as its operations know it.
     struct Layer {
@@ -33,12 +35,17 @@ private:
         float scale = 1.0f;
         float softcap = 0.0f;
         std::vector<float> slopes;  // ALiBi, [n_head]; empty: none
+        std::vector<float> sinks;   // [n_head], as binary logarithms; empty: none
+        std::vector<float> bias;    // as TileTask's, of all heads; empty: none
+        int32_t reach = 0;
     };
 
     static void sum_tiles(ggml_tensor* out, int thread, int n_threads, void* layer);
     static void merge_tiles(ggml_tensor* out, int thread, int n_threads, void* layer);
 
     size_t work_of(const HeadShape& shape);
+    static void set_biases(Layer& layer, uint32_t n_head, const AttendParams& params);
+    void divide(const Cascade& cascade);
     void set_turned() const;
     void set_positions();
     ggml_tensor* with_turned(ggml_tensor* q, const Rope* rope);
@@ -48,8 +55,8 @@ private:
     std::deque<Layer> layers_;    // the operations point at them
     std::vector<TileWork> work_;  // for each kind of heads that the group's layers have
     const Cascade* cascade_ = nullptr;
-    bool biased_ = false;                   // some layer asks for ALiBi
-    std::vector<Pos> positions_;            // of the cascade's columns, as encoded; for ALiBi alone
+    bool placed_ = false;                   // some layer asks where its keys stand
+    std::vector<Pos> positions_;            // of the cascade's columns, as encoded; if placed_
     ggml_tensor* turned_items_ = nullptr;   // i32 [n_turned] items whose queries are turned
     ggml_tensor* turned_deltas_ = nullptr;  // i32 [n_turned] by what; null where nothing turns
 };

@@ -20,11 +20,18 @@ double dot(std::span<const float> a, std::span<const float> b) {
     return sum;
 }
 
-double score(std::span<const float> q, std::span<const float> k, double distance, double slope,
-             const AttendParams& params) {
-    double s = static_cast<double>(params.scale) * dot(q, k);
-    if (params.softcap != 0.0f) s = params.softcap * std::tanh(s / params.softcap);
-    return s - slope * distance;
+// What is added to a head's score of a key `distance` positions before the query.
+double bias(uint32_t head, uint32_t n_head, Pos distance, const AttendParams& params) {
+    const double slope = alibi_slope(head, n_head, params.max_alibi_bias);
+    const double sloped = -slope * distance;
+    if (params.bias == nullptr) return sloped;
+    const auto* table = static_cast<const float*>(params.bias->data);
+    return sloped + table[relative_bucket(params.buckets, distance, 0) * n_head + head];
+}
+
+double score(std::span<const float> q, std::span<const float> k, const AttendParams& params) {
+    const double s = static_cast<double>(params.scale) * dot(q, k);
+    return params.softcap == 0.0f ? s : params.softcap * std::tanh(s / params.softcap);
 }
 
 }  // namespace
@@ -38,14 +45,17 @@ std::vector<double> reference_attention(const LayerKv& layer, std::span<const fl
     std::vector<double> weights(rows.size());
     for (uint32_t head = 0; head < n_head; head++) {
         const size_t kv = head / (n_head / layer.n_head_kv);
-        const double slope = alibi_slope(head, n_head, params.max_alibi_bias);
         double most = -std::numeric_limits<double>::infinity();
         for (size_t i = 0; i < rows.size(); i++) {
             weights[i] = score(q.subspan(head * dim_k, dim_k), rows[i].k.subspan(kv * dim_k, dim_k),
-                               pos - rows[i].pos, slope, params);
+                               params) +
+                         bias(head, n_head, pos - rows[i].pos, params);
             most = std::max(most, weights[i]);
         }
         double sum = 0;
+        if (params.sinks != nullptr)
+            sum = std::exp(
+                static_cast<double>(static_cast<const float*>(params.sinks->data)[head]) - most);
         for (double& weight : weights)
             sum += weight = std::exp(weight - most);
         for (size_t i = 0; i < rows.size(); i++) {

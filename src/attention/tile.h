@@ -33,19 +33,25 @@ struct TileSource {
 struct TileTask {
     TileSource k;
     TileSource v;
-    std::span<const RowRun> runs;    // of the segment: what its columns are
-    const Pos* positions = nullptr;  // of the segment's columns, as encoded; for ALiBi alone
-    uint32_t first_column = 0;       // the columns [first_column, end_column) of the segment
+    std::span<const RowRun> runs;  // of the segment: what its columns are
+    const Pos* positions =
+        nullptr;                // of the segment's columns, as encoded; for `slopes` and `bias`
+    uint32_t first_column = 0;  // the columns [first_column, end_column) of the segment
     uint32_t end_column = 0;
     std::span<const TileQuery> queries;
     uint32_t n_kv_heads = 1;
-    uint32_t n_heads = 1;           // that share a KV head
-    const float* q = nullptr;       // row 0 of the first head; a head takes k.head_dim floats
-    size_t q_stride = 0;            // floats from one row to the next
-    float scale = 1.0f;             // of q·k
-    float softcap = 0.0f;           // 0: none
+    uint32_t n_heads = 1;      // that share a KV head
+    const float* q = nullptr;  // row 0 of the first head; a head takes k.head_dim floats
+    size_t q_stride = 0;       // floats from one row to the next
+    float scale = 1.0f;        // of q·k
+    float softcap = 0.0f;      // 0: none
+    // Added by distance, clamped to the reach on both sides: [n_kv_heads * n_heads, 2 * reach + 1],
+    // as binary logarithms; null: none.
+    const float* bias = nullptr;
+    int32_t reach = 0;
     const float* slopes = nullptr;  // ALiBi, [n_kv_heads * n_heads]; null: none
 
+    bool is_adjusted() const { return softcap > 0 || slopes != nullptr || bias != nullptr; }
     uint32_t n_rows() const { return static_cast<uint32_t>(queries.size()) * n_heads; }
 };
 

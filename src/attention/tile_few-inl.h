@@ -247,7 +247,7 @@ private:
         const I di;
         const TileQuery& query = task_.queries[row / task_.n_heads];
         float* scores = scores_ + row * kFewColumns;
-        if (task_.softcap > 0 || task_.slopes != nullptr) Adjust(row, column);
+        if (task_.is_adjusted()) Adjust(row, column);
         // Bounds within the block, where they lie in it.
         const auto bound = [&](uint32_t at) {
             return hn::Set(di, static_cast<int32_t>(std::clamp(at, column, column + n_) - column));
@@ -283,11 +283,12 @@ private:
         for (size_t k = 0; k < n_; k++) {
             float& score = scores_[row * kFewColumns + k];
             if (task_.softcap > 0) score = cap * hn::GetLane(Tanh(hn::Set(F(), score / cap)));
-            if (task_.slopes != nullptr) {
-                const Pos distance = task_.positions[column + k] - query.pos;
-                score += task_.slopes[head_ * task_.n_heads + row % task_.n_heads] * kLog2E *
-                         static_cast<float>(distance);
-            }
+            if (task_.slopes == nullptr && task_.bias == nullptr) continue;
+            const Pos distance = task_.positions[column + k] - query.pos;
+            const size_t head = head_ * task_.n_heads + row % task_.n_heads;
+            if (task_.slopes != nullptr)
+                score += task_.slopes[head] * kLog2E * static_cast<float>(distance);
+            if (task_.bias != nullptr) score += task_.bias[bias_index(task_, head, distance)];
         }
     }
 

@@ -56,6 +56,13 @@ private:
     uint32_t in_run_ = 0;
 };
 
+// Where a task's bias for a head and distance stands.
+inline size_t bias_index(const TileTask& task, size_t head, Pos distance) {
+    const auto width = static_cast<size_t>(2 * task.reach + 1);
+    return head * width +
+           static_cast<size_t>(std::clamp(distance, -task.reach, task.reach) + task.reach);
+}
+
 // The task's columns that some row sees; none if the first is not less than the second.
 inline std::pair<uint32_t, uint32_t> seen_columns(const TileTask& task) {
     uint32_t begin = task.end_column, end = task.first_column;

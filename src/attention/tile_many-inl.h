@@ -40,8 +40,10 @@ struct RowTile {
     float* sum;      // [kTileRows]
     int32_t* begin;  // [kTileRows]; rows beyond the last see nothing
     int32_t* end;
-    float* pos;    // [kTileRows] for ALiBi
-    float* slope;  // [kTileRows]
+    // [kTileRows] for biases: position, ALiBi's slope, and where the bias of distance 0 stands.
+    int32_t* pos;
+    float* slope;
+    int32_t* bias;
     size_t n_rows;
     // Columns that some row sees, and those that all see.
     uint32_t some_begin, some_end, all_begin, all_end;
@@ -91,6 +93,14 @@ HWY_NOINLINE void Products(const float* a, size_t stride, size_t n_i, size_t n_k
         Product<1, kNV, kFirstIsK>(a + i * step, stride, n_k, b, c + i * kTileRows, scale);
 }
 
+// What is added to a vector of rows for their distances from a key.
+HWY_INLINE VecF Bias(const TileTask& task, const RowTile& tile, size_t j, VecI distance) {
+    const I d;
+    const VecI reach = hn::Set(d, task.reach);
+    const VecI near = hn::Min(hn::Max(distance, hn::Neg(reach)), reach);
+    return hn::GatherIndex(F(), task.bias, hn::Add(near, hn::Load(d, tile.bias + j * kLanes)));
+}
+
 // Scores that are no plain product: capped, and with a bias that grows with the distance.
 template <size_t kNV>
 HWY_NOINLINE void AdjustScores(const TileTask& task, const RowTile& tile, uint32_t column, size_t n,
@@ -98,16 +108,20 @@ HWY_NOINLINE void AdjustScores(const TileTask& task, const RowTile& tile, uint32
     const F d;
     const VecF cap = hn::Set(d, task.softcap * kLog2E);
     const VecF per_cap = hn::Set(d, task.softcap > 0 ? 1 / (task.softcap * kLog2E) : 0);
+    const bool placed = task.slopes != nullptr || task.bias != nullptr;
     for (size_t k = 0; k < n; k++) {
-        const VecF pos = hn::Set(
-            d, task.slopes == nullptr ? 0.0f : static_cast<float>(task.positions[column + k]));
+        const Pos pos = placed ? task.positions[column + k] : 0;
         for (size_t j = 0; j < kNV; j++) {
             float* at = scores + k * kTileRows + j * kLanes;
             VecF score = hn::Load(d, at);
             if (task.softcap > 0) score = hn::Mul(cap, Tanh(hn::Mul(score, per_cap)));
-            if (task.slopes != nullptr) {
-                const VecF distance = hn::Sub(pos, hn::Load(d, tile.pos + j * kLanes));
-                score = hn::MulAdd(hn::Load(d, tile.slope + j * kLanes), distance, score);
+            if (placed) {
+                const I di;
+                const VecI distance =
+                    hn::Sub(hn::Set(di, pos), hn::Load(di, tile.pos + j * kLanes));
+                score = hn::MulAdd(hn::Load(d, tile.slope + j * kLanes), hn::ConvertTo(d, distance),
+                                   score);
+                if (task.bias != nullptr) score = hn::Add(score, Bias(task, tile, j, distance));
             }
             hn::Store(score, d, at);
         }
@@ -171,8 +185,7 @@ HWY_INLINE void Fold(const TileTask& task, const RowTile& tile, uint32_t column,
     HWY_ALIGN float scale[kTileRows];
     const size_t dim_k = task.k.head_dim, dim_v = task.v.head_dim;
     Products<kNV, true>(keys, dim_k, n, dim_k, tile.q, scores, nullptr);
-    if (task.softcap > 0 || task.slopes != nullptr)
-        AdjustScores<kNV>(task, tile, column, n, scores);
+    if (task.is_adjusted()) AdjustScores<kNV>(task, tile, column, n, scores);
     if (column >= tile.all_begin && column + n <= tile.all_end) {
         Weigh<kNV, false>(tile, column, n, scores, scale);
     } else {
@@ -218,8 +231,9 @@ private:
         tile.sum = arena_.take<float>(kTileRows);
         tile.begin = arena_.take<int32_t>(kTileRows);
         tile.end = arena_.take<int32_t>(kTileRows);
-        tile.pos = arena_.take<float>(kTileRows);
+        tile.pos = arena_.take<int32_t>(kTileRows);
         tile.slope = arena_.take<float>(kTileRows);
+        tile.bias = arena_.take<int32_t>(kTileRows);
         tile.n_rows = std::min<size_t>(kTileRows, task_.n_rows() - first_row);
         tile.some_begin = task_.end_column;
         tile.some_end = task_.first_column;
@@ -229,8 +243,9 @@ private:
         std::fill_n(tile.out, dim_v * kTileRows, 0.0f);
         std::fill_n(tile.max, kTileRows, kUnseen);
         std::fill_n(tile.sum, kTileRows, 0.0f);
-        std::fill_n(tile.pos, kTileRows, 0.0f);
+        std::fill_n(tile.pos, kTileRows, 0);
         std::fill_n(tile.slope, kTileRows, 0.0f);
+        std::fill_n(tile.bias, kTileRows, task_.reach);
         std::fill_n(tile.begin, kTileRows, 0);
         std::fill_n(tile.end, kTileRows, 0);
         for (size_t r = 0; r < tile.n_rows; r++)
@@ -246,8 +261,9 @@ private:
             tile.q[i * kTileRows + r] = q[i] * scale;
         tile.begin[r] = static_cast<int32_t>(query.begin);
         tile.end[r] = static_cast<int32_t>(query.end);
-        tile.pos[r] = static_cast<float>(query.pos);
+        tile.pos[r] = query.pos;
         if (task_.slopes != nullptr) tile.slope[r] = task_.slopes[head] * kLog2E;
+        tile.bias[r] = static_cast<int32_t>(bias_index(task_, head, 0));
         const uint32_t begin = std::max(query.begin, task_.first_column);
         const uint32_t end = std::min(query.end, task_.end_column);
         if (begin < end) {
@@ -302,7 +318,7 @@ private:
 
 HWY_INLINE size_t ManyScratch(size_t n_rows, size_t dim_k, size_t dim_v) {
     const size_t n_tiles = (n_rows + kTileRows - 1) / kTileRows;
-    const size_t tile = (dim_k + dim_v + 6) * Arena::rounded(kTileRows) + 16;
+    const size_t tile = (dim_k + dim_v + 7) * Arena::rounded(kTileRows) + 16;
     return kBlockColumns * (dim_k + dim_v + kTileRows) + 64 +
            n_tiles * (tile + Arena::floats<RowTile>(1));
 }

@@ -125,6 +125,11 @@ void StepGraph::finish(ggml_tensor* logits) {
     }
 }
 
+void StepGraph::reserve() {
+    for (const auto& attention : attention_)
+        attention->reserve();
+}
+
 void StepGraph::set_inputs(const Batch& batch, const UbatchPlan& ubatch,
                            std::span<const uint32_t> rows, std::span<const AttentionPlan> plans) {
     const size_t n_tokens = ubatch.items.size();

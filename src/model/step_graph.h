@@ -80,6 +80,9 @@ public:
     void set_inputs(const Batch& batch, const UbatchPlan& ubatch, std::span<const uint32_t> rows,
                     std::span<const AttentionPlan> plans);
 
+    // Makes room outside of the graph for the largest step of this shape.
+    void reserve();
+
     const StepShape& shape() const { return shape_; }
     ggml_cgraph* graph() const { return graph_; }
     ggml_tensor* logits() const { return logits_; }

@@ -78,6 +78,7 @@ Result<void> Stepper::Impl::reserve() {
     if (auto checked = runner_.check(graph->graph()); !checked) {
         return checked;
     }
+    graph->reserve();
     return allocate(graph->graph());
 }
 

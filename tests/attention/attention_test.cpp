@@ -4,6 +4,7 @@
 
 #include <array>
 #include <ostream>
+#include <random>
 #include <string>
 #include <tuple>
 
@@ -239,6 +240,46 @@ TEST_P(AttentionTest, AWindowOverSpansThatLieOverEachOther) {
     EXPECT_EQ(attended_cells(rig.plan()), 8);
     rig.shift(0, 22, -4, [](const std::vector<float>& key, Pos) { return key; });
     EXPECT_LE(rig.append({0}, 3), kTolerance);
+}
+
+// Weights without values, and what T5 adds by distance, with all that a score can have besides.
+TEST_P(AttentionTest, SinksAndBiasesByDistanceCount) {
+    const ggml_context_ptr ctx(
+        ggml_init({.mem_size = 16384, .mem_buffer = nullptr, .no_alloc = false}));
+    const auto drawn = [&](int64_t a, int64_t b) {
+        ggml_tensor* tensor = ggml_new_tensor_2d(ctx.get(), GGML_TYPE_F32, a, b);
+        std::mt19937 random{7};
+        std::normal_distribution<float> normal(0, 2);
+        for (int64_t i = 0; i < a * b; i++)
+            static_cast<float*>(tensor->data)[i] = normal(random);
+        return tensor;
+    };
+    ggml_tensor* sinks = drawn(4, 1);
+    ggml_tensor* bias = drawn(4, 16);
+    struct Params {
+        AttendParams params;
+        double tolerance;
+    };
+    // Biases pass through an f16 mask on their way to flash attention.
+    const double rounded = GetParam().is_graph() && GetParam().options.flash ? 4e-3 : kTolerance;
+    for (const auto& [params, tolerance] :
+         {Params{{.scale = 0.3f, .sinks = sinks}, kTolerance},
+          Params{{.scale = 0.3f, .bias = bias, .buckets = {16, 40, true}}, rounded},
+          Params{{.scale = 0.3f,
+          .softcap = 3,
+          .sinks = sinks,
+          .bias = bias,
+          .buckets = {16, 40, false}},
+                 rounded}}) {
+        RigConfig config = config_;
+        config.params = params;
+        AttentionRig rig(config);
+        EXPECT_LE(rig.append({0}, 61), tolerance);
+        rig.fork(0, 1);
+        EXPECT_LE(rig.append({0, 1}, 1), tolerance);
+        EXPECT_LE(rig.append({1, 2}, 7), tolerance);
+        EXPECT_LE(rig.append({0}, 1), tolerance);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, AttentionTest, kPaths,

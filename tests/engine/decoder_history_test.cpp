@@ -22,17 +22,17 @@ using testing::max_difference;
 using testing::poison;
 using testing::Row;
 using testing::tiny_llama;
+using testing::Way;
 
 struct HistoryCase {
     uint32_t seed;
     KvType type;
-    Flash flash;
+    Way way;
     float tolerance;  // of logits, which lie within about 1
 };
 
 std::ostream& operator<<(std::ostream& out, const HistoryCase& c) {
-    return out << "seed " << c.seed << ", " << name(c.type)
-               << (c.flash == Flash::kOn ? ", flash" : ", soft-max");
+    return out << "seed " << c.seed << ", " << name(c.type) << ", " << c.way;
 }
 
 class DecoderHistoryTest : public ::testing::TestWithParam<HistoryCase> {
@@ -56,7 +56,7 @@ protected:
         options.max_ubatch = 16;
         options.type_k = GetParam().type;
         options.type_v = GetParam().type;
-        options.flash = GetParam().flash;
+        choose(GetParam().way, options);
         return options;
     }
 
@@ -144,10 +144,13 @@ TEST_P(DecoderHistoryTest, NextLogitsAreThoseOfAFreshMemory) {
 // Stored in f16, keys and values that differ in their last f32 bits may round apart; a quantized
 // block may round apart by a whole step.
 INSTANTIATE_TEST_SUITE_P(Histories, DecoderHistoryTest,
-                         ::testing::Values(HistoryCase{1, KvType::kF32, Flash::kOn, 1e-3f},
-                                           HistoryCase{2, KvType::kF32, Flash::kOff, 1e-3f},
-                                           HistoryCase{3, KvType::kF16, Flash::kOn, 5e-3f},
-                                           HistoryCase{4, KvType::kF16, Flash::kOff, 5e-3f}));
+                         ::testing::Values(HistoryCase{1, KvType::kF32, Way::kFlash, 1e-3f},
+                                           HistoryCase{2, KvType::kF32, Way::kSoftMax, 1e-3f},
+                                           HistoryCase{3, KvType::kF16, Way::kFlash, 5e-3f},
+                                           HistoryCase{4, KvType::kF16, Way::kSoftMax, 5e-3f},
+                                           HistoryCase{5, KvType::kF32, Way::kKernel, 1e-3f},
+                                           HistoryCase{6, KvType::kF16, Way::kKernel, 5e-3f},
+                                           HistoryCase{7, KvType::kF32, Way::kKernel, 1e-3f}));
 
 }  // namespace
 }  // namespace cellar

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,18 @@
 namespace cellar::testing {
 
 using Row = std::vector<float>;
+
+// How attention is computed.
+enum class Way { kKernel, kFlash, kSoftMax };
+
+inline std::ostream& operator<<(std::ostream& out, Way way) {
+    return out << (way == Way::kKernel ? "kernel" : way == Way::kFlash ? "flash" : "soft-max");
+}
+
+inline void choose(Way way, DecoderOptions& options) {
+    options.attention = way == Way::kKernel ? AttentionChoice::kKernel : AttentionChoice::kGraph;
+    options.flash = way == Way::kFlash ? Flash::kOn : Flash::kOff;
+}
 
 inline std::unique_ptr<Model> open_model(const std::string& path) {
     auto file = GgufFile::open(path);

@@ -25,13 +25,14 @@ using testing::ListLlama;
 using testing::poison;
 using testing::Row;
 using testing::tiny_llama;
+using testing::Way;
 
 struct EditCase {
     const char* name;
     uint32_t seed;
     uint32_t page_size;
     KvType type;
-    Flash flash;
+    Way way;
     // Of logits, which lie within about 1. Cells one position off make 6e-5 and more in f32.
     double tolerance;
 };
@@ -52,7 +53,7 @@ protected:
         options.page_size = GetParam().page_size;
         options.max_ubatch = 16;
         options.type_k = options.type_v = GetParam().type;
-        options.flash = GetParam().flash;
+        choose(GetParam().way, options);
         return options;
     }
 
@@ -195,12 +196,13 @@ TEST_P(EditedHistoryTest, NextLogitsAreThoseOfTheRecordedCellsWhereTheyStand) {
 
 INSTANTIATE_TEST_SUITE_P(
     Histories, EditedHistoryTest,
-    ::testing::Values(EditCase{"page8_flash", 1, 8, KvType::kF32, Flash::kOn, 1e-5},
-                      EditCase{"page8", 2, 8, KvType::kF32, Flash::kOff, 1e-5},
-                      EditCase{"page1_flash", 3, 1, KvType::kF32, Flash::kOn, 1e-5},
-                      EditCase{"page32", 4, 32, KvType::kF32, Flash::kOff, 1e-5},
-                      EditCase{"f16_flash", 5, 8, KvType::kF16, Flash::kOn, 5e-4},
-                      EditCase{"f16", 6, 8, KvType::kF16, Flash::kOff, 5e-4}),
+    ::testing::Values(EditCase{"page8_flash", 1, 8, KvType::kF32, Way::kFlash, 1e-5},
+                      EditCase{"page8", 2, 8, KvType::kF32, Way::kSoftMax, 1e-5},
+                      EditCase{"page1_kernel", 3, 1, KvType::kF32, Way::kKernel, 1e-5},
+                      EditCase{"page32_kernel", 4, 32, KvType::kF32, Way::kKernel, 1e-5},
+                      EditCase{"f16_flash", 5, 8, KvType::kF16, Way::kFlash, 5e-4},
+                      EditCase{"f16", 6, 8, KvType::kF16, Way::kSoftMax, 5e-4},
+                      EditCase{"f16_kernel", 7, 8, KvType::kF16, Way::kKernel, 5e-4}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
