@@ -67,7 +67,7 @@ size_t tile_scratch_floats(size_t n_kv_heads, size_t n_rows, size_t head_dim_k, 
 
 // Up to this many rows are computed straight from the pool, a dot product for each key; more rows
 // share blocks of columns that are converted once.
-constexpr uint32_t kFewRows = 6;
+constexpr uint32_t kFewRows = 9;
 
 // Sums every row of the task. O(rows * columns that some row sees). Reads only cells of columns
 // that some row sees. The result depends on nothing but the task.

@@ -191,6 +191,8 @@ private:
             const uint8_t* row = data + block.rows[i] * source.stride;
             rows.row[i] = row;
             if (plain) continue;
+            for (size_t at = 0; at < source.head_bytes; at += 64)
+                hwy::Prefetch(row + kFewColumns * source.stride + at);
             Convert(source.type, row, converted + i * dim, source.head_dim);
             rows.row[i] = reinterpret_cast<const uint8_t*>(converted + i * dim);
         }
