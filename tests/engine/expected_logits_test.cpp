@@ -110,14 +110,14 @@ TEST(SharedPrompts, ChangeNoLogits) {
         DecoderOptions options = f32_options(512, Way::kKernel);
         options.cascade = cascade;
         Decoding decoding(testing::tiny_llama(), options);
-        decoding.append(SeqId{0}, {tokens.begin(), tokens.begin() + 64});
+        decoding.append(SeqId{0}, {tokens.begin(), tokens.begin() + 40});
         for (int seq = 1; seq < 4; seq++)
             EXPECT_TRUE(decoding.memory().seq_cp(SeqId{0}, SeqId{seq}, -1, -1));
         std::vector<Row> all;
         for (size_t step = 0; step < 8; step++) {
             Batch batch;
             for (int seq = 0; seq < 4; seq++)
-                batch.add(tokens[64 + step + static_cast<size_t>(seq)], SeqId{seq}, kNextPos, true);
+                batch.add(tokens[40 + step + static_cast<size_t>(seq)], SeqId{seq}, kNextPos, true);
             for (const auto& [item, row] : decoding.decode(batch))
                 all.push_back(row);
         }
