@@ -20,7 +20,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-float Sum(const float* values, size_t n) {
+float sum(const float* values, size_t n) {
     const hn::ScalableTag<float> d;
     constexpr size_t kLanes = HWY_LANES(float);
     auto a = hn::Zero(d), b = a, c = a, e = a;
@@ -34,7 +34,7 @@ float Sum(const float* values, size_t n) {
 }
 
 // Twelve chains hide the latency of the multiply-adds. Returns how many operations were done.
-double Multiply(size_t n, float* out) {
+double multiply(size_t n, float* out) {
     const hn::ScalableTag<float> d;
     constexpr size_t kChains = 12;
     hn::VFromD<decltype(d)> chains[kChains];
@@ -58,8 +58,8 @@ HWY_AFTER_NAMESPACE();
 namespace cellar::bench {
 namespace {
 
-HWY_EXPORT(Sum);
-HWY_EXPORT(Multiply);
+HWY_EXPORT(sum);
+HWY_EXPORT(multiply);
 
 constexpr int kPasses = 5;
 
@@ -95,7 +95,7 @@ double read_bandwidth(size_t bytes, int n_threads) {
     while (reinterpret_cast<uintptr_t>(first) % 64 != 0)
         first++;
     const double best = seconds(n_threads, [&](int i) {
-        sink = HWY_DYNAMIC_DISPATCH(Sum)(first + static_cast<size_t>(i) * each, each);
+        sink = HWY_DYNAMIC_DISPATCH(sum)(first + static_cast<size_t>(i) * each, each);
     });
     return static_cast<double>(each * static_cast<size_t>(n_threads) * sizeof(float)) / best;
 }
@@ -105,7 +105,7 @@ double peak_flops(int n_threads) {
     std::vector<double> done(static_cast<size_t>(n_threads));
     const double best = seconds(n_threads, [&](int i) {
         float out = 0;
-        done[static_cast<size_t>(i)] = HWY_DYNAMIC_DISPATCH(Multiply)(kSteps, &out);
+        done[static_cast<size_t>(i)] = HWY_DYNAMIC_DISPATCH(multiply)(kSteps, &out);
         sink = out;
     });
     return done[0] * n_threads / best;

@@ -202,7 +202,7 @@ void KernelAttention::sum_tiles(ggml_tensor* out, int thread, int n_threads, voi
         task.q = static_cast<const float*>(q->data) + head * shape.head_dim_k;
         task.slopes = layer.slopes.empty() ? nullptr : layer.slopes.data() + head;
         task.reach = layer.reach;
-        const auto width = static_cast<size_t>(2 * layer.reach + 1);
+        const auto width = size_t{2} * static_cast<size_t>(layer.reach) + 1;
         task.bias = layer.bias.empty() ? nullptr : layer.bias.data() + head * width;
         attend_tile(task, self.workspace_.scratch(static_cast<size_t>(thread)),
                     self.workspace_.sums() + unit.partial, work.kv_head_stride(unit.segment));

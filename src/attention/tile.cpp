@@ -15,26 +15,25 @@ HWY_BEFORE_NAMESPACE();
 namespace cellar {
 namespace HWY_NAMESPACE {
 
-size_t ScratchFloats(size_t n_kv_heads, size_t n_rows, size_t dim_k, size_t dim_v) {
-    return std::max(FewScratch(n_kv_heads, dim_k, dim_v), ManyScratch(n_rows, dim_k, dim_v));
+size_t scratch_floats(size_t n_kv_heads, size_t n_rows, size_t dim_k, size_t dim_v) {
+    return std::max(few_scratch(n_kv_heads, dim_k, dim_v), many_scratch(n_rows, dim_k, dim_v));
 }
 
-void AttendTile(const TileTask& task, float* scratch, float* out, size_t out_stride) {
-    if (task.n_rows() <= kFewRows) return AttendFew(task, scratch, out, out_stride);
+void attend(const TileTask& task, float* scratch, float* out, size_t out_stride) {
+    if (task.n_rows() <= kFewRows) return attend_few(task, scratch, out, out_stride);
     for (uint32_t head = 0; head < task.n_kv_heads; head++)
-        ManyRows(task, head, scratch).Run(out + head * out_stride);
+        ManyRows(task, head, scratch).run(out + head * out_stride);
 }
 
-void MergePartials(std::span<const float* const> partials, size_t dim_v, const float* sink,
-                   float* out) {
+void merge(std::span<const float* const> partials, size_t dim_v, const float* sink, float* out) {
     const F d;
     float max = sink == nullptr ? kUnseen : *sink;
     for (const float* partial : partials)
         max = std::max(max, partial[dim_v + 1]);
-    float sum = sink == nullptr ? 0 : hn::GetLane(Exp2(hn::Set(d, *sink - max)));
+    float sum = sink == nullptr ? 0 : hn::GetLane(pow2(hn::Set(d, *sink - max)));
     std::fill_n(out, dim_v, 0.0f);
     for (const float* partial : partials) {
-        const VecF scale = Exp2(hn::Set(d, partial[dim_v + 1] - max));
+        const VecF scale = pow2(hn::Set(d, partial[dim_v + 1] - max));
         sum += partial[dim_v] * hn::GetLane(scale);
         size_t i = 0;
         for (; i + kLanes <= dim_v; i += kLanes)
@@ -48,8 +47,8 @@ void MergePartials(std::span<const float* const> partials, size_t dim_v, const f
         out[i] *= factor;
 }
 
-void ConvertKept(const TileSource& source, uint32_t row, float* out) {
-    Convert(source.type, source.data + row * source.stride, out, source.head_dim);
+void convert_row(const TileSource& source, uint32_t row, float* out) {
+    convert(source.type, source.data + row * source.stride, out, source.head_dim);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -59,26 +58,26 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace cellar {
 
-HWY_EXPORT(ScratchFloats);
-HWY_EXPORT(AttendTile);
-HWY_EXPORT(MergePartials);
-HWY_EXPORT(ConvertKept);
+HWY_EXPORT(scratch_floats);
+HWY_EXPORT(attend);
+HWY_EXPORT(merge);
+HWY_EXPORT(convert_row);
 
 size_t tile_scratch_floats(size_t n_kv_heads, size_t n_rows, size_t head_dim_k, size_t head_dim_v) {
-    return HWY_DYNAMIC_DISPATCH(ScratchFloats)(n_kv_heads, n_rows, head_dim_k, head_dim_v);
+    return HWY_DYNAMIC_DISPATCH(scratch_floats)(n_kv_heads, n_rows, head_dim_k, head_dim_v);
 }
 
 void attend_tile(const TileTask& task, float* scratch, float* out, size_t out_stride) {
-    HWY_DYNAMIC_DISPATCH(AttendTile)(task, scratch, out, out_stride);
+    HWY_DYNAMIC_DISPATCH(attend)(task, scratch, out, out_stride);
 }
 
 void merge_partials(std::span<const float* const> partials, size_t head_dim_v,
                     const float* sink_log2, float* out) {
-    HWY_DYNAMIC_DISPATCH(MergePartials)(partials, head_dim_v, sink_log2, out);
+    HWY_DYNAMIC_DISPATCH(merge)(partials, head_dim_v, sink_log2, out);
 }
 
 void convert_kept(const TileSource& source, uint32_t row, float* out) {
-    HWY_DYNAMIC_DISPATCH(ConvertKept)(source, row, out);
+    HWY_DYNAMIC_DISPATCH(convert_row)(source, row, out);
 }
 
 }  // namespace cellar

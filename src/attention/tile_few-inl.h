@@ -36,15 +36,15 @@ struct KeyRows {
 
 // Asks for a row of the next block while this one is computed: one at a time, since a burst would
 // wait for the few misses that a core can have under way.
-HWY_INLINE void PrefetchNext(const KeyRows& rows, size_t k, size_t bytes) {
+HWY_INLINE void prefetch_next(const KeyRows& rows, size_t k, size_t bytes) {
     for (size_t at = 0; at < bytes; at += 64)
         hwy::Prefetch(rows.row[k] + rows.next + at);
 }
 
 // s[r][k] = q[r]·key k, for `n` keys, and for some more that are not to be used.
 template <size_t kRows, class From>
-HWY_NOINLINE void FewScores(const KeyRows& keys, size_t n, const float* HWY_RESTRICT q, size_t dim,
-                            float* HWY_RESTRICT s) {
+HWY_NOINLINE void few_scores(const KeyRows& keys, size_t n, const float* HWY_RESTRICT q, size_t dim,
+                             float* HWY_RESTRICT s) {
     const F d;
     for (size_t k = 0; k < n; k += kLanes) {
         VecF fours[kRows][kFours];
@@ -58,26 +58,26 @@ HWY_NOINLINE void FewScores(const KeyRows& keys, size_t n, const float* HWY_REST
                     acc[r][i] = hn::Zero(d);
             }
             for (size_t i = 0; i < kFourKeys; i++)
-                PrefetchNext(keys, std::min(k + f * kFourKeys + i, n - 1), dim * From::kBytes);
+                prefetch_next(keys, std::min(k + f * kFourKeys + i, n - 1), dim * From::kBytes);
             for (size_t c = 0; c < dim; c += kLanes) {
                 for (size_t i = 0; i < 4; i++) {
-                    const VecF key = From::Load(at[i] + c * From::kBytes);
+                    const VecF key = From::load(at[i] + c * From::kBytes);
                     for (size_t r = 0; r < kRows; r++)
                         acc[r][i] = hn::MulAdd(hn::Load(d, q + r * dim + c), key, acc[r][i]);
                 }
             }
             for (size_t r = 0; r < kRows; r++)
-                fours[r][f] = SumFour(acc[r][0], acc[r][1], acc[r][2], acc[r][3]);
+                fours[r][f] = sum_four(acc[r][0], acc[r][1], acc[r][2], acc[r][3]);
         }
         for (size_t r = 0; r < kRows; r++)
-            hn::Store(JoinFours(fours[r]), d, s + r * kFewColumns + k);
+            hn::Store(join_fours(fours[r]), d, s + r * kFewColumns + k);
     }
 }
 
 // out[r] = scale[r] * out[r] + sum over k of w[r][k] * value k, for kNV vectors from `c` on.
 template <size_t kRows, size_t kNV, class From>
-HWY_INLINE void FewValuesAt(const KeyRows& values, size_t n, const float* HWY_RESTRICT w,
-                            const float* scale, size_t c, size_t dim, float* HWY_RESTRICT out) {
+HWY_INLINE void few_values_at(const KeyRows& values, size_t n, const float* HWY_RESTRICT w,
+                              const float* scale, size_t c, size_t dim, float* HWY_RESTRICT out) {
     const F d;
     VecF acc[kRows][kNV];
     for (size_t r = 0; r < kRows; r++) {
@@ -90,7 +90,7 @@ HWY_INLINE void FewValuesAt(const KeyRows& values, size_t n, const float* HWY_RE
             hwy::Prefetch(row + values.next + at);
         VecF value[kNV];
         for (size_t j = 0; j < kNV; j++)
-            value[j] = From::Load(row + j * kLanes * From::kBytes);
+            value[j] = From::load(row + j * kLanes * From::kBytes);
         for (size_t r = 0; r < kRows; r++) {
             const VecF weight = hn::Set(d, w[r * kFewColumns + k]);
             for (size_t j = 0; j < kNV; j++)
@@ -104,13 +104,13 @@ HWY_INLINE void FewValuesAt(const KeyRows& values, size_t n, const float* HWY_RE
 }
 
 template <size_t kRows, class From>
-HWY_NOINLINE void FewValues(const KeyRows& values, size_t n, const float* w, const float* scale,
-                            size_t dim, float* out) {
+HWY_NOINLINE void few_values(const KeyRows& values, size_t n, const float* w, const float* scale,
+                             size_t dim, float* out) {
     size_t c = 0;
     for (; c + kFewVectors * kLanes <= dim; c += kFewVectors * kLanes)
-        FewValuesAt<kRows, kFewVectors, From>(values, n, w, scale, c, dim, out);
+        few_values_at<kRows, kFewVectors, From>(values, n, w, scale, c, dim, out);
     for (; c < dim; c += kLanes)
-        FewValuesAt<kRows, 1, From>(values, n, w, scale, c, dim, out);
+        few_values_at<kRows, 1, From>(values, n, w, scale, c, dim, out);
 }
 
 // What the heads of a task share: blocks of converted rows.
@@ -133,30 +133,30 @@ public:
         q_ = arena.take<float>(n_rows_ * dim_k_);
         out_ = arena.take<float>(n_rows_ * dim_v_);
         scores_ = arena.take<float>(n_rows_ * kFewColumns);
-        key_rows_.next = IsPlain(task.k) ? kFewColumns * task.k.stride : 0;
-        value_rows_.next = IsPlain(task.v) ? kFewColumns * task.v.stride : 0;
+        key_rows_.next = is_plain(task.k) ? kFewColumns * task.k.stride : 0;
+        value_rows_.next = is_plain(task.v) ? kFewColumns * task.v.stride : 0;
         std::fill_n(q_, n_rows_ * dim_k_, 0.0f);
         std::fill_n(out_, n_rows_ * dim_v_, 0.0f);
         for (uint32_t row = 0; row < n_rows_; row++)
-            BeginRow(row);
+            begin_row(row);
     }
 
-    static size_t Scratch(size_t dim_k, size_t dim_v) {
+    static size_t scratch(size_t dim_k, size_t dim_v) {
         return Arena::floats<FewHead>(1) +
                kFewRows * (Arena::rounded(dim_k) + Arena::rounded(dim_v) + kFewColumns);
     }
 
-    void Fold(const FewBlock& block, uint32_t column) {
+    void fold(const FewBlock& block, uint32_t column) {
         n_ = block.n;
-        Find(task_.k, block, block.keys, dim_k_, key_rows_);
-        Scores();
+        find(task_.k, block, block.keys, dim_k_, key_rows_);
+        make_scores();
         for (uint32_t row = 0; row < n_rows_; row++)
-            Weigh(row, column);
-        Find(task_.v, block, block.values, dim_v_, value_rows_);
-        Values();
+            weigh(row, column);
+        find(task_.v, block, block.values, dim_v_, value_rows_);
+        add_values();
     }
 
-    void End(float* out) const {
+    void end(float* out) const {
         for (uint32_t row = 0; row < n_rows_; row++, out += partial_floats(task_.v.head_dim)) {
             std::copy_n(out_ + row * dim_v_, task_.v.head_dim, out);
             out[task_.v.head_dim] = sum_[row];
@@ -164,15 +164,15 @@ public:
         }
     }
 
-    static bool Padded(const TileSource& source) { return source.head_dim % 16 != 0; }
+    static bool is_padded(const TileSource& source) { return source.head_dim % 16 != 0; }
 
 private:
-    static bool IsPlain(const TileSource& source) {
-        return !Padded(source) && (source.type == KvType::kF32 || source.type == KvType::kF16 ||
-                                   source.type == KvType::kBf16);
+    static bool is_plain(const TileSource& source) {
+        return !is_padded(source) && (source.type == KvType::kF32 || source.type == KvType::kF16 ||
+                                      source.type == KvType::kBf16);
     }
 
-    void BeginRow(uint32_t row) {
+    void begin_row(uint32_t row) {
         const TileQuery& query = task_.queries[row / task_.n_heads];
         const float* q = task_.q + query.row * task_.q_stride +
                          (head_ * task_.n_heads + row % task_.n_heads) * size_t{task_.k.head_dim};
@@ -183,73 +183,73 @@ private:
         sum_[row] = 0;
     }
 
-    void Find(const TileSource& source, const FewBlock& block, float* converted, size_t dim,
+    void find(const TileSource& source, const FewBlock& block, float* converted, size_t dim,
               KeyRows& rows) const {
         const uint8_t* data = source.data + head_ * source.head_bytes;
-        const bool plain = IsPlain(source);
+        const bool plain = is_plain(source);
         for (size_t i = 0; i < n_; i++) {
             const uint8_t* row = data + block.rows[i] * source.stride;
             rows.row[i] = row;
             if (plain) continue;
             for (size_t at = 0; at < source.head_bytes; at += 64)
                 hwy::Prefetch(row + kFewColumns * source.stride + at);
-            Convert(source.type, row, converted + i * dim, source.head_dim);
+            convert(source.type, row, converted + i * dim, source.head_dim);
             rows.row[i] = reinterpret_cast<const uint8_t*>(converted + i * dim);
         }
     }
 
     // Calls `call` with the reader of a source's rows.
     template <class Call>
-    static HWY_INLINE void WithReader(const TileSource& source, const Call& call) {
-        if (IsPlain(source) && source.type == KvType::kF16) {
+    static HWY_INLINE void with_reader(const TileSource& source, const Call& call) {
+        if (is_plain(source) && source.type == KvType::kF16) {
             call(FromF16());
-        } else if (IsPlain(source) && source.type == KvType::kBf16) {
+        } else if (is_plain(source) && source.type == KvType::kBf16) {
             call(FromBf16());
         } else {
             call(FromF32());
         }
     }
 
-    void Scores() {
-        WithReader(task_.k, [&](auto from) {
+    void make_scores() {
+        with_reader(task_.k, [&](auto from) {
             using From = decltype(from);
             size_t r = 0;
             for (; r + kFewAtOnce <= n_rows_; r += kFewAtOnce)
-                ScoresOf<kFewAtOnce, From>(r);
-            if (n_rows_ - r == 2) ScoresOf<2, From>(r);
-            if (n_rows_ - r == 1) ScoresOf<1, From>(r);
+                scores_of<kFewAtOnce, From>(r);
+            if (n_rows_ - r == 2) scores_of<2, From>(r);
+            if (n_rows_ - r == 1) scores_of<1, From>(r);
         });
     }
 
     template <size_t kRows, class From>
-    void ScoresOf(size_t r) {
-        FewScores<kRows, From>(key_rows_, n_, q_ + r * dim_k_, dim_k_, scores_ + r * kFewColumns);
+    void scores_of(size_t r) {
+        few_scores<kRows, From>(key_rows_, n_, q_ + r * dim_k_, dim_k_, scores_ + r * kFewColumns);
     }
 
-    void Values() {
-        WithReader(task_.v, [&](auto from) {
+    void add_values() {
+        with_reader(task_.v, [&](auto from) {
             using From = decltype(from);
             size_t r = 0;
             for (; r + kFewAtOnce <= n_rows_; r += kFewAtOnce)
-                ValuesOf<kFewAtOnce, From>(r);
-            if (n_rows_ - r == 2) ValuesOf<2, From>(r);
-            if (n_rows_ - r == 1) ValuesOf<1, From>(r);
+                values_of<kFewAtOnce, From>(r);
+            if (n_rows_ - r == 2) values_of<2, From>(r);
+            if (n_rows_ - r == 1) values_of<1, From>(r);
         });
     }
 
     template <size_t kRows, class From>
-    void ValuesOf(size_t r) {
-        FewValues<kRows, From>(value_rows_, n_, scores_ + r * kFewColumns, scale_ + r, dim_v_,
-                               out_ + r * dim_v_);
+    void values_of(size_t r) {
+        few_values<kRows, From>(value_rows_, n_, scores_ + r * kFewColumns, scale_ + r, dim_v_,
+                                out_ + r * dim_v_);
     }
 
     // The row's scores become weights. Columns that it does not see weigh nothing.
-    void Weigh(uint32_t row, uint32_t column) {
+    void weigh(uint32_t row, uint32_t column) {
         const F d;
         const I di;
         const TileQuery& query = task_.queries[row / task_.n_heads];
         float* scores = scores_ + row * kFewColumns;
-        if (task_.is_adjusted()) Adjust(row, column);
+        if (task_.is_adjusted()) adjust(row, column);
         // Bounds within the block, where they lie in it.
         const auto bound = [&](uint32_t at) {
             return hn::Set(di, static_cast<int32_t>(std::clamp(at, column, column + n_) - column));
@@ -269,22 +269,22 @@ private:
         for (size_t k = 0; k < n_; k += kLanes) {
             const VecF score = hn::Load(d, scores + k);
             const auto sees = hn::Gt(score, hn::Set(d, kUnseen));
-            const VecF weight = hn::IfThenElseZero(sees, Exp2(hn::Sub(score, max)));
+            const VecF weight = hn::IfThenElseZero(sees, pow2(hn::Sub(score, max)));
             hn::Store(weight, d, scores + k);
             sum = hn::Add(sum, weight);
         }
         const float now = hn::GetLane(max);
-        scale_[row] = hn::GetLane(Exp2(hn::Set(d, max_[row] - now)));
+        scale_[row] = hn::GetLane(pow2(hn::Set(d, max_[row] - now)));
         sum_[row] = sum_[row] * scale_[row] + hn::GetLane(hn::SumOfLanes(d, sum));
         max_[row] = now;
     }
 
-    void Adjust(uint32_t row, uint32_t column) {
+    void adjust(uint32_t row, uint32_t column) {
         const TileQuery& query = task_.queries[row / task_.n_heads];
         const float cap = task_.softcap * kLog2E;
         for (size_t k = 0; k < n_; k++) {
             float& score = scores_[row * kFewColumns + k];
-            if (task_.softcap > 0) score = cap * hn::GetLane(Tanh(hn::Set(F(), score / cap)));
+            if (task_.softcap > 0) score = cap * hn::GetLane(tanh_of(hn::Set(F(), score / cap)));
             if (task_.slopes == nullptr && task_.bias == nullptr) continue;
             const Pos distance = task_.positions[column + k] - query.pos;
             const size_t head = head_ * task_.n_heads + row % task_.n_heads;
@@ -306,20 +306,20 @@ private:
     float max_[kFewRows], sum_[kFewRows], scale_[kFewRows];
 };
 
-HWY_INLINE size_t FewScratch(size_t n_kv_heads, size_t dim_k, size_t dim_v) {
+HWY_INLINE size_t few_scratch(size_t n_kv_heads, size_t dim_k, size_t dim_v) {
     return kFewColumns * (Arena::rounded(dim_k) + Arena::rounded(dim_v)) +
-           n_kv_heads * FewHead::Scratch(dim_k, dim_v);
+           n_kv_heads * FewHead::scratch(dim_k, dim_v);
 }
 
 // A block of columns for all KV heads, then the next: so the pools are read from end to end.
-HWY_INLINE void AttendFew(const TileTask& task, float* scratch, float* out, size_t out_stride) {
+HWY_INLINE void attend_few(const TileTask& task, float* scratch, float* out, size_t out_stride) {
     Arena arena{scratch};
     const size_t dim_k = Arena::rounded(task.k.head_dim), dim_v = Arena::rounded(task.v.head_dim);
     FewBlock block;
     block.keys = arena.take<float>(kFewColumns * dim_k);
     block.values = arena.take<float>(kFewColumns * dim_v);
-    if (FewHead::Padded(task.k)) std::fill_n(block.keys, kFewColumns * dim_k, 0.0f);
-    if (FewHead::Padded(task.v)) std::fill_n(block.values, kFewColumns * dim_v, 0.0f);
+    if (FewHead::is_padded(task.k)) std::fill_n(block.keys, kFewColumns * dim_k, 0.0f);
+    if (FewHead::is_padded(task.v)) std::fill_n(block.values, kFewColumns * dim_v, 0.0f);
     auto* heads = arena.take<FewHead>(task.n_kv_heads);
     for (uint32_t head = 0; head < task.n_kv_heads; head++)
         new (heads + head) FewHead(task, head, arena);
@@ -329,10 +329,10 @@ HWY_INLINE void AttendFew(const TileTask& task, float* scratch, float* out, size
         block.n = std::min<uint32_t>(kFewColumns, end - column);
         std::generate_n(block.rows, block.n, [&] { return walker.next(); });
         for (uint32_t head = 0; head < task.n_kv_heads; head++)
-            heads[head].Fold(block, column);
+            heads[head].fold(block, column);
     }
     for (uint32_t head = 0; head < task.n_kv_heads; head++)
-        heads[head].End(out + head * out_stride);
+        heads[head].end(out + head * out_stride);
 }
 
 }  // namespace HWY_NAMESPACE

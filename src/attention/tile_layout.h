@@ -58,7 +58,7 @@ private:
 
 // Where a task's bias for a head and distance stands.
 inline size_t bias_index(const TileTask& task, size_t head, Pos distance) {
-    const auto width = static_cast<size_t>(2 * task.reach + 1);
+    const auto width = size_t{2} * static_cast<size_t>(task.reach) + 1;
     return head * width +
            static_cast<size_t>(std::clamp(distance, -task.reach, task.reach) + task.reach);
 }

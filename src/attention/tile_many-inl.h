@@ -53,7 +53,7 @@ struct RowTile {
 //   kFirstIsK: a(i, k) stands at a[i * stride + k], otherwise at a[k * stride + i].
 //   start: 0, or with `scale` c[i][r] * scale[r].
 template <size_t kM, size_t kNV, bool kFirstIsK>
-HWY_INLINE void Product(const float* HWY_RESTRICT a, size_t stride, size_t n_k,
+HWY_INLINE void product(const float* HWY_RESTRICT a, size_t stride, size_t n_k,
                         const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
                         const float* HWY_RESTRICT scale) {
     const F d;
@@ -83,18 +83,18 @@ HWY_INLINE void Product(const float* HWY_RESTRICT a, size_t stride, size_t n_k,
 
 // The same for any number of i's.
 template <size_t kNV, bool kFirstIsK>
-HWY_NOINLINE void Products(const float* a, size_t stride, size_t n_i, size_t n_k, const float* b,
+HWY_NOINLINE void products(const float* a, size_t stride, size_t n_i, size_t n_k, const float* b,
                            float* c, const float* scale) {
     const size_t step = kFirstIsK ? stride : 1;
     size_t i = 0;
     for (; i + kTall <= n_i; i += kTall)
-        Product<kTall, kNV, kFirstIsK>(a + i * step, stride, n_k, b, c + i * kTileRows, scale);
+        product<kTall, kNV, kFirstIsK>(a + i * step, stride, n_k, b, c + i * kTileRows, scale);
     for (; i < n_i; i++)
-        Product<1, kNV, kFirstIsK>(a + i * step, stride, n_k, b, c + i * kTileRows, scale);
+        product<1, kNV, kFirstIsK>(a + i * step, stride, n_k, b, c + i * kTileRows, scale);
 }
 
 // What is added to a vector of rows for their distances from a key.
-HWY_INLINE VecF Bias(const TileTask& task, const RowTile& tile, size_t j, VecI distance) {
+HWY_INLINE VecF bias_of(const TileTask& task, const RowTile& tile, size_t j, VecI distance) {
     const I d;
     const VecI reach = hn::Set(d, task.reach);
     const VecI near = hn::Min(hn::Max(distance, hn::Neg(reach)), reach);
@@ -103,8 +103,8 @@ HWY_INLINE VecF Bias(const TileTask& task, const RowTile& tile, size_t j, VecI d
 
 // Scores that are no plain product: capped, and with a bias that grows with the distance.
 template <size_t kNV>
-HWY_NOINLINE void AdjustScores(const TileTask& task, const RowTile& tile, uint32_t column, size_t n,
-                               float* scores) {
+HWY_NOINLINE void adjust_scores(const TileTask& task, const RowTile& tile, uint32_t column,
+                                size_t n, float* scores) {
     const F d;
     const VecF cap = hn::Set(d, task.softcap * kLog2E);
     const VecF per_cap = hn::Set(d, task.softcap > 0 ? 1 / (task.softcap * kLog2E) : 0);
@@ -114,14 +114,14 @@ HWY_NOINLINE void AdjustScores(const TileTask& task, const RowTile& tile, uint32
         for (size_t j = 0; j < kNV; j++) {
             float* at = scores + k * kTileRows + j * kLanes;
             VecF score = hn::Load(d, at);
-            if (task.softcap > 0) score = hn::Mul(cap, Tanh(hn::Mul(score, per_cap)));
+            if (task.softcap > 0) score = hn::Mul(cap, tanh_of(hn::Mul(score, per_cap)));
             if (placed) {
                 const I di;
                 const VecI distance =
                     hn::Sub(hn::Set(di, pos), hn::Load(di, tile.pos + j * kLanes));
                 score = hn::MulAdd(hn::Load(d, tile.slope + j * kLanes), hn::ConvertTo(d, distance),
                                    score);
-                if (task.bias != nullptr) score = hn::Add(score, Bias(task, tile, j, distance));
+                if (task.bias != nullptr) score = hn::Add(score, bias_of(task, tile, j, distance));
             }
             hn::Store(score, d, at);
         }
@@ -129,7 +129,7 @@ HWY_NOINLINE void AdjustScores(const TileTask& task, const RowTile& tile, uint32
 }
 
 // Which of a vector of rows see a column.
-HWY_INLINE auto Sees(const RowTile& tile, size_t j, uint32_t column) {
+HWY_INLINE auto sees_of(const RowTile& tile, size_t j, uint32_t column) {
     const I d;
     const auto at = hn::Set(d, static_cast<int32_t>(column));
     const auto begun = hn::Not(hn::Lt(at, hn::Load(d, tile.begin + j * kLanes)));
@@ -138,7 +138,7 @@ HWY_INLINE auto Sees(const RowTile& tile, size_t j, uint32_t column) {
 
 // Scores become weights; `scale` receives what earlier sums are multiplied by.
 template <size_t kNV, bool kMasked>
-HWY_NOINLINE void Weigh(const RowTile& tile, uint32_t column, size_t n, float* scores,
+HWY_NOINLINE void weigh(const RowTile& tile, uint32_t column, size_t n, float* scores,
                         float* scale) {
     const F d;
     VecF before[kNV], max[kNV], sum[kNV];
@@ -150,7 +150,7 @@ HWY_NOINLINE void Weigh(const RowTile& tile, uint32_t column, size_t n, float* s
         for (size_t j = 0; j < kNV; j++) {
             VecF score = hn::Load(d, scores + k * kTileRows + j * kLanes);
             if constexpr (kMasked) {
-                const auto sees = Sees(tile, j, column + static_cast<uint32_t>(k));
+                const auto sees = sees_of(tile, j, column + static_cast<uint32_t>(k));
                 score = hn::IfThenElse(sees, score, hn::Set(d, kUnseen));
             }
             max[j] = hn::Max(max[j], score);
@@ -159,9 +159,9 @@ HWY_NOINLINE void Weigh(const RowTile& tile, uint32_t column, size_t n, float* s
     for (size_t k = 0; k < n; k++) {
         for (size_t j = 0; j < kNV; j++) {
             float* at = scores + k * kTileRows + j * kLanes;
-            VecF weight = Exp2(hn::Sub(hn::Load(d, at), max[j]));
+            VecF weight = pow2(hn::Sub(hn::Load(d, at), max[j]));
             if constexpr (kMasked) {
-                const auto sees = Sees(tile, j, column + static_cast<uint32_t>(k));
+                const auto sees = sees_of(tile, j, column + static_cast<uint32_t>(k));
                 weight = hn::IfThenElseZero(sees, weight);
             }
             sum[j] = hn::Add(sum[j], weight);
@@ -169,7 +169,7 @@ HWY_NOINLINE void Weigh(const RowTile& tile, uint32_t column, size_t n, float* s
         }
     }
     for (size_t j = 0; j < kNV; j++) {
-        const VecF factor = Exp2(hn::Sub(before[j], max[j]));
+        const VecF factor = pow2(hn::Sub(before[j], max[j]));
         const VecF old = hn::Load(d, tile.sum + j * kLanes);
         hn::Store(max[j], d, tile.max + j * kLanes);
         hn::Store(hn::MulAdd(old, factor, sum[j]), d, tile.sum + j * kLanes);
@@ -180,18 +180,18 @@ HWY_NOINLINE void Weigh(const RowTile& tile, uint32_t column, size_t n, float* s
 // The columns [column, column + n) of a converted block, whose K and V begin at `keys` and
 // `values`.
 template <size_t kNV>
-HWY_INLINE void Fold(const TileTask& task, const RowTile& tile, uint32_t column, size_t n,
+HWY_INLINE void fold(const TileTask& task, const RowTile& tile, uint32_t column, size_t n,
                      const float* keys, const float* values, float* scores) {
     HWY_ALIGN float scale[kTileRows];
     const size_t dim_k = task.k.head_dim, dim_v = task.v.head_dim;
-    Products<kNV, true>(keys, dim_k, n, dim_k, tile.q, scores, nullptr);
-    if (task.is_adjusted()) AdjustScores<kNV>(task, tile, column, n, scores);
+    products<kNV, true>(keys, dim_k, n, dim_k, tile.q, scores, nullptr);
+    if (task.is_adjusted()) adjust_scores<kNV>(task, tile, column, n, scores);
     if (column >= tile.all_begin && column + n <= tile.all_end) {
-        Weigh<kNV, false>(tile, column, n, scores, scale);
+        weigh<kNV, false>(tile, column, n, scores, scale);
     } else {
-        Weigh<kNV, true>(tile, column, n, scores, scale);
+        weigh<kNV, true>(tile, column, n, scores, scale);
     }
-    Products<kNV, false>(values, dim_v, dim_v, n, scores, tile.out, scale);
+    products<kNV, false>(values, dim_v, dim_v, n, scores, tile.out, scale);
 }
 
 class ManyRows {
@@ -205,25 +205,25 @@ public:
         n_tiles_ = (task.n_rows() + kTileRows - 1) / kTileRows;
         tiles_ = arena_.take<RowTile>(n_tiles_);
         for (size_t t = 0; t < n_tiles_; t++)
-            Begin(tiles_[t], t * kTileRows);
+            begin_tile(tiles_[t], t * kTileRows);
     }
 
-    void Run(float* out) {
+    void run(float* out) {
         const auto [begin, end] = seen_columns(task_);
         RunWalker keys(task_.runs, begin), values(task_.runs, begin);
         for (uint32_t column = begin; column < end; column += kBlockColumns) {
             const auto n = std::min<uint32_t>(kBlockColumns, end - column);
-            Load(task_.k, keys, n, keys_);
-            Load(task_.v, values, n, values_);
+            load(task_.k, keys, n, keys_);
+            load(task_.v, values, n, values_);
             for (size_t t = 0; t < n_tiles_; t++)
-                FoldBlock(tiles_[t], column, column + n);
+                fold_block(tiles_[t], column, column + n);
         }
         for (size_t t = 0; t < n_tiles_; t++)
-            End(tiles_[t], out + t * kTileRows * partial_floats(task_.v.head_dim));
+            end_tile(tiles_[t], out + t * kTileRows * partial_floats(task_.v.head_dim));
     }
 
 private:
-    void Begin(RowTile& tile, size_t first_row) {
+    void begin_tile(RowTile& tile, size_t first_row) {
         const size_t dim_k = task_.k.head_dim, dim_v = task_.v.head_dim;
         tile.q = arena_.take<float>(dim_k * kTileRows);
         tile.out = arena_.take<float>(dim_v * kTileRows);
@@ -249,10 +249,10 @@ private:
         std::fill_n(tile.begin, kTileRows, 0);
         std::fill_n(tile.end, kTileRows, 0);
         for (size_t r = 0; r < tile.n_rows; r++)
-            BeginRow(tile, r, static_cast<uint32_t>(first_row + r));
+            begin_row(tile, r, static_cast<uint32_t>(first_row + r));
     }
 
-    void BeginRow(RowTile& tile, size_t r, uint32_t row) {
+    void begin_row(RowTile& tile, size_t r, uint32_t row) {
         const TileQuery& query = task_.queries[row / task_.n_heads];
         const uint32_t head = head_ * task_.n_heads + row % task_.n_heads;
         const float* q = task_.q + query.row * task_.q_stride + head * size_t{task_.k.head_dim};
@@ -274,13 +274,13 @@ private:
         tile.all_end = std::min(tile.all_end, query.end);
     }
 
-    void Load(const TileSource& source, RunWalker& walker, size_t n, float* to) {
+    void load(const TileSource& source, RunWalker& walker, size_t n, float* to) {
         const uint8_t* data = source.data + head_ * source.head_bytes;
         for (size_t i = 0; i < n; i++, to += source.head_dim)
-            Convert(source.type, data + walker.next() * source.stride, to, source.head_dim);
+            convert(source.type, data + walker.next() * source.stride, to, source.head_dim);
     }
 
-    void FoldBlock(const RowTile& tile, uint32_t begin, uint32_t end) {
+    void fold_block(const RowTile& tile, uint32_t begin, uint32_t end) {
         const uint32_t first = std::max(begin, tile.some_begin);
         const uint32_t last = std::min(end, tile.some_end);
         if (first >= last) return;
@@ -288,15 +288,15 @@ private:
         const float* values = values_ + (first - begin) * size_t{task_.v.head_dim};
         const size_t n = last - first;
         if (kWide > 2 && tile.n_rows > 2 * kLanes) {
-            Fold<kWide>(task_, tile, first, n, keys, values, scores_);
+            fold<kWide>(task_, tile, first, n, keys, values, scores_);
         } else if (tile.n_rows > kLanes) {
-            Fold<2>(task_, tile, first, n, keys, values, scores_);
+            fold<2>(task_, tile, first, n, keys, values, scores_);
         } else {
-            Fold<1>(task_, tile, first, n, keys, values, scores_);
+            fold<1>(task_, tile, first, n, keys, values, scores_);
         }
     }
 
-    void End(const RowTile& tile, float* out) const {
+    void end_tile(const RowTile& tile, float* out) const {
         const size_t dim_v = task_.v.head_dim;
         for (size_t r = 0; r < tile.n_rows; r++, out += partial_floats(dim_v)) {
             for (size_t i = 0; i < dim_v; i++)
@@ -316,7 +316,7 @@ private:
     size_t n_tiles_;
 };
 
-HWY_INLINE size_t ManyScratch(size_t n_rows, size_t dim_k, size_t dim_v) {
+HWY_INLINE size_t many_scratch(size_t n_rows, size_t dim_k, size_t dim_v) {
     const size_t n_tiles = (n_rows + kTileRows - 1) / kTileRows;
     const size_t tile = (dim_k + dim_v + 7) * Arena::rounded(kTileRows) + 16;
     return kBlockColumns * (dim_k + dim_v + kTileRows) + 64 +

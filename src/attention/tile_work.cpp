@@ -14,11 +14,18 @@ constexpr uint32_t round_up(uint32_t n, uint32_t step) {
 }
 
 // Columns of a unit. Short ones let more threads take part; each writes sums for all of its rows,
-// so segments that have many groups of rows anyhow are split less.
+// so segments that have many groups of rows anyhow are split less, and long ones into so many parts
+// at most that their sums stay small.
 uint32_t split_length(uint32_t n_columns, uint32_t n_rows) {
-    if (n_rows <= kFewRows) return std::clamp(round_up(n_columns / 16, 64), 64u, 256u);
+    const auto at_least = [&](uint32_t columns, uint32_t most_parts) {
+        return std::max(columns, round_up(n_columns / most_parts + 1, 64));
+    };
+    if (n_rows <= kFewRows)
+        return at_least(std::clamp(round_up(n_columns / 16, 64), 64u, 256u), 128);
     const uint32_t n_groups = (n_rows + kGroupRows - 1) / kGroupRows;
-    return n_groups == 1 ? 512 : n_groups < 4 ? 1024 : 2048;
+    return n_groups == 1  ? at_least(512, 64)
+           : n_groups < 4 ? at_least(1024, 16)
+                          : at_least(2048, 8);
 }
 
 // Nanoseconds a column and KV head, measured with heads of 64 and f16.

@@ -23,7 +23,7 @@ constexpr size_t kLanes = HWY_LANES(float);
 // 2^x for x <= 0, or a little above; 2^-64 for all that is less, which no sum in f32 beside a 1
 // notices, and whose products are no slow denormal numbers. Relative error at most 2e-7: the
 // fraction's polynomial is of degree 5, the best in relative error over [-1/2, 1/2] (7.5e-8).
-HWY_INLINE VecF Exp2(VecF x) {
+HWY_INLINE VecF pow2(VecF x) {
     const F d;
     const I di;
     // Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the sum.
@@ -41,15 +41,15 @@ HWY_INLINE VecF Exp2(VecF x) {
 }
 
 // tanh(x) = 1 - 2 / (e^2x + 1), of |x|, with x's sign.
-HWY_INLINE VecF Tanh(VecF x) {
+HWY_INLINE VecF tanh_of(VecF x) {
     const F d;
     const VecF one = hn::Set(d, 1.0f);
-    const VecF e = Exp2(hn::Mul(hn::Abs(x), hn::Set(d, -2.885390082f)));  // e^-2|x|
+    const VecF e = pow2(hn::Mul(hn::Abs(x), hn::Set(d, -2.885390082f)));  // e^-2|x|
     return hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), x);
 }
 
 // Sums of four vectors' lanes, not yet complete: each block of four lanes holds a part of each sum.
-HWY_INLINE VecF SumFour(VecF a, VecF b, VecF c, VecF e) {
+HWY_INLINE VecF sum_four(VecF a, VecF b, VecF c, VecF e) {
 #if HWY_TARGET == HWY_SCALAR
     (void)b, (void)c, (void)e;
     return a;
@@ -67,8 +67,8 @@ HWY_INLINE VecF SumFour(VecF a, VecF b, VecF c, VecF e) {
 
 constexpr size_t kFours = kLanes < 4 ? 1 : kLanes / 4;  // in a vector
 
-// The whole sums out of as many results of SumFour: kLanes of them, in order.
-HWY_INLINE VecF JoinFours(const VecF (&four)[kFours]) {
+// The whole sums out of as many results of sum_four: kLanes of them, in order.
+HWY_INLINE VecF join_fours(const VecF (&four)[kFours]) {
 #if HWY_TARGET == HWY_SCALAR
     return four[0];
 #else

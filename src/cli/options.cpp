@@ -65,6 +65,7 @@ template <class T>
 void add_choice(CLI::App& app, const std::string& name, const std::string& help,
                 const std::vector<std::pair<std::string, T>>& words, T& chosen) {
     std::vector<std::string> names;
+    names.reserve(words.size());
     for (const auto& word : words)
         names.push_back(word.first);
     const std::string known = fmt::format("{}", fmt::join(names, "|"));
