@@ -292,7 +292,7 @@ TEST(EncoderMaskTest, AttentionSeesWhatItShows) {
     std::vector<Pos> positions;
     for (Pos i = 0; i < kTokens; i++) {
         seqs.push_back(SeqId{i % 3 == 0 ? 1 : 0});
-        positions.push_back(i * 5 % kTokens);
+        positions.push_back(static_cast<Pos>(i * 5 % kTokens));
     }
     std::vector<float> mask(kTokens * kTokens);
     fill_encoder_mask(seqs, positions, kWindow, mask);
