@@ -151,13 +151,15 @@ void KernelAttention::divide(const Cascade& cascade) {
 
 // What is turned beyond the cascade's queries, to fill the shape, is read by nobody.
 void KernelAttention::set_turned() const {
-    std::vector<int32_t> items(shape_.n_turned), deltas(shape_.n_turned);
-    for (size_t i = 0; i < cascade_->turned.size(); i++) {
-        items[i] = static_cast<int32_t>(cascade_->turned[i].item);
-        deltas[i] = -cascade_->turned[i].delta;
-    }
-    write_input<int32_t>(turned_items_, items);
-    if (turned_deltas_ != nullptr) write_input<int32_t>(turned_deltas_, deltas);
+    const auto write = [&](ggml_tensor* tensor, const auto& value) {
+        InputWriter<int32_t> writer(tensor);
+        std::fill_n(writer.data(), shape_.n_turned, 0);
+        std::transform(cascade_->turned.begin(), cascade_->turned.end(), writer.data(), value);
+    };
+    write(turned_items_,
+          [](const Cascade::Turned& turned) { return static_cast<int32_t>(turned.item); });
+    if (turned_deltas_ != nullptr)
+        write(turned_deltas_, [](const Cascade::Turned& turned) { return -turned.delta; });
 }
 
 void KernelAttention::set_positions() {

@@ -47,10 +47,6 @@ void merge(std::span<const float* const> partials, size_t dim_v, const float* si
         out[i] *= factor;
 }
 
-void convert_row(const TileSource& source, uint32_t row, float* out) {
-    convert(source.type, source.data + row * source.stride, out, source.head_dim);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace cellar
 HWY_AFTER_NAMESPACE();
@@ -61,7 +57,6 @@ namespace cellar {
 HWY_EXPORT(scratch_floats);
 HWY_EXPORT(attend);
 HWY_EXPORT(merge);
-HWY_EXPORT(convert_row);
 
 size_t tile_scratch_floats(size_t n_kv_heads, size_t n_rows, size_t head_dim_k, size_t head_dim_v) {
     return HWY_DYNAMIC_DISPATCH(scratch_floats)(n_kv_heads, n_rows, head_dim_k, head_dim_v);
@@ -74,10 +69,6 @@ void attend_tile(const TileTask& task, float* scratch, float* out, size_t out_st
 void merge_partials(std::span<const float* const> partials, size_t head_dim_v,
                     const float* sink_log2, float* out) {
     HWY_DYNAMIC_DISPATCH(merge)(partials, head_dim_v, sink_log2, out);
-}
-
-void convert_kept(const TileSource& source, uint32_t row, float* out) {
-    HWY_DYNAMIC_DISPATCH(convert_row)(source, row, out);
 }
 
 }  // namespace cellar

@@ -82,7 +82,4 @@ void attend_tile(const TileTask& task, float* scratch, float* out, size_t out_st
 void merge_partials(std::span<const float* const> partials, size_t head_dim_v,
                     const float* sink_log2, float* out);
 
-// Row `row` of a pool as f32, [head_dim]: what attend_tile computes with.
-void convert_kept(const TileSource& source, uint32_t row, float* out);
-
 }  // namespace cellar

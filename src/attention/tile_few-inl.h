@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <new>
+#include <type_traits>
 
 #include "attention/convert-inl.h"
 #include "attention/tile.h"
@@ -121,6 +122,9 @@ struct FewBlock {
     uint32_t n;                  // columns
 };
 
+template <size_t kCount>
+using Count = std::integral_constant<size_t, kCount>;
+
 // The rows of one KV head.
 class FewHead {
 public:
@@ -174,8 +178,7 @@ private:
 
     void begin_row(uint32_t row) {
         const TileQuery& query = task_.queries[row / task_.n_heads];
-        const float* q = task_.q + query.row * task_.q_stride +
-                         (head_ * task_.n_heads + row % task_.n_heads) * size_t{task_.k.head_dim};
+        const float* q = query_values(task_, query, head_ * task_.n_heads + row % task_.n_heads);
         const float scale = task_.scale * kLog2E;
         for (size_t i = 0; i < task_.k.head_dim; i++)
             q_[row * dim_k_ + i] = q[i] * scale;
@@ -210,37 +213,30 @@ private:
         }
     }
 
-    void make_scores() {
-        with_reader(task_.k, [&](auto from) {
-            using From = decltype(from);
+    // Calls `call` with the reader of a source's rows, the first row, and how many it is to take.
+    template <class Call>
+    void in_parts(const TileSource& source, const Call& call) const {
+        with_reader(source, [&](auto from) {
             size_t r = 0;
             for (; r + kFewAtOnce <= n_rows_; r += kFewAtOnce)
-                scores_of<kFewAtOnce, From>(r);
-            if (n_rows_ - r == 2) scores_of<2, From>(r);
-            if (n_rows_ - r == 1) scores_of<1, From>(r);
+                call(from, r, Count<kFewAtOnce>());
+            if (n_rows_ - r == 2) call(from, r, Count<2>());
+            if (n_rows_ - r == 1) call(from, r, Count<1>());
         });
     }
 
-    template <size_t kRows, class From>
-    void scores_of(size_t r) {
-        few_scores<kRows, From>(key_rows_, n_, q_ + r * dim_k_, dim_k_, scores_ + r * kFewColumns);
+    void make_scores() {
+        in_parts(task_.k, [&](auto from, size_t r, auto n_rows) {
+            few_scores<n_rows(), decltype(from)>(key_rows_, n_, q_ + r * dim_k_, dim_k_,
+                                                 scores_ + r * kFewColumns);
+        });
     }
 
     void add_values() {
-        with_reader(task_.v, [&](auto from) {
-            using From = decltype(from);
-            size_t r = 0;
-            for (; r + kFewAtOnce <= n_rows_; r += kFewAtOnce)
-                values_of<kFewAtOnce, From>(r);
-            if (n_rows_ - r == 2) values_of<2, From>(r);
-            if (n_rows_ - r == 1) values_of<1, From>(r);
+        in_parts(task_.v, [&](auto from, size_t r, auto n_rows) {
+            few_values<n_rows(), decltype(from)>(value_rows_, n_, scores_ + r * kFewColumns,
+                                                 scale_ + r, dim_v_, out_ + r * dim_v_);
         });
-    }
-
-    template <size_t kRows, class From>
-    void values_of(size_t r) {
-        few_values<kRows, From>(value_rows_, n_, scores_ + r * kFewColumns, scale_ + r, dim_v_,
-                                out_ + r * dim_v_);
     }
 
     // The row's scores become weights. Columns that it does not see weigh nothing.
@@ -323,7 +319,7 @@ HWY_INLINE void attend_few(const TileTask& task, float* scratch, float* out, siz
     auto* heads = arena.take<FewHead>(task.n_kv_heads);
     for (uint32_t head = 0; head < task.n_kv_heads; head++)
         new (heads + head) FewHead(task, head, arena);
-    const auto [begin, end] = seen_columns(task);
+    const auto [begin, end] = seen_columns(task.queries, task.first_column, task.end_column);
     RunWalker walker(task.runs, begin);
     for (uint32_t column = begin; column < end; column += kFewColumns) {
         block.n = std::min<uint32_t>(kFewColumns, end - column);

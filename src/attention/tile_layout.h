@@ -63,12 +63,19 @@ inline size_t bias_index(const TileTask& task, size_t head, Pos distance) {
            static_cast<size_t>(std::clamp(distance, -task.reach, task.reach) + task.reach);
 }
 
-// The task's columns that some row sees; none if the first is not less than the second.
-inline std::pair<uint32_t, uint32_t> seen_columns(const TileTask& task) {
-    uint32_t begin = task.end_column, end = task.first_column;
-    for (const TileQuery& query : task.queries) {
-        begin = std::min(begin, std::max(query.begin, task.first_column));
-        end = std::max(end, std::min(query.end, task.end_column));
+// A query's values in one head of the task, [k.head_dim].
+inline const float* query_values(const TileTask& task, const TileQuery& query, size_t head) {
+    return task.q + query.row * task.q_stride + head * task.k.head_dim;
+}
+
+// Of the columns [first, last) those that some query sees; none if the first of the result is not
+// less than the second.
+inline std::pair<uint32_t, uint32_t> seen_columns(std::span<const TileQuery> queries,
+                                                  uint32_t first, uint32_t last) {
+    uint32_t begin = last, end = first;
+    for (const TileQuery& query : queries) {
+        begin = std::min(begin, std::max(query.begin, first));
+        end = std::max(end, std::min(query.end, last));
     }
     return {begin, end};
 }

@@ -209,7 +209,7 @@ public:
     }
 
     void run(float* out) {
-        const auto [begin, end] = seen_columns(task_);
+        const auto [begin, end] = seen_columns(task_.queries, task_.first_column, task_.end_column);
         RunWalker keys(task_.runs, begin), values(task_.runs, begin);
         for (uint32_t column = begin; column < end; column += kBlockColumns) {
             const auto n = std::min<uint32_t>(kBlockColumns, end - column);
@@ -255,7 +255,7 @@ private:
     void begin_row(RowTile& tile, size_t r, uint32_t row) {
         const TileQuery& query = task_.queries[row / task_.n_heads];
         const uint32_t head = head_ * task_.n_heads + row % task_.n_heads;
-        const float* q = task_.q + query.row * task_.q_stride + head * size_t{task_.k.head_dim};
+        const float* q = query_values(task_, query, head);
         const float scale = task_.scale * kLog2E;
         for (size_t i = 0; i < task_.k.head_dim; i++)
             tile.q[i * kTileRows + r] = q[i] * scale;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "attention/tile.h"
+#include "attention/tile_layout.h"
 
 namespace cellar {
 namespace {
@@ -100,11 +100,7 @@ void TileWork::add_units(const Cascade& cascade, uint32_t segment) {
 void TileWork::add_unit(const Cascade& cascade, Unit unit) {
     const auto queries = cascade.queries_of(cascade.segments[unit.segment])
                              .subspan(unit.first_query, unit.n_queries);
-    uint32_t begin = unit.end_column, end = unit.first_column;
-    for (const TileQuery& query : queries) {
-        begin = std::min(begin, std::max(query.begin, unit.first_column));
-        end = std::max(end, std::min(query.end, unit.end_column));
-    }
+    const auto [begin, end] = seen_columns(queries, unit.first_column, unit.end_column);
     const uint32_t n_rows = unit.n_queries * shape_.n_shared();
     const uint32_t n_columns = begin < end ? end - begin : 0;
     const double cost = (column_cost(n_rows) * n_columns + 20 * n_rows + 100) * unit.n_kv_heads;
