@@ -16,14 +16,14 @@ bool contains_all(std::span<const SeqId> seqs, std::span<const SeqId> wanted) {
 class LaneFinder {
 public:
     LaneFinder(const Cells& cells, const UbatchPlan& ubatch, uint32_t group)
-        : cells_(cells), ubatch_(ubatch), group_(group), window_(cells.window(group)) {}
+        : cells_(cells), ubatch_(ubatch), group_(group), kind_(cells.kind(group)) {}
 
     std::vector<Lane> find() {
         group_items();
         for (Lane& lane : lanes_) {
             add_committed(lane);
             add_own(lane);
-            if (window_ > 0) limit(lane);
+            if (kind_.slides()) limit(lane);
         }
         return std::move(lanes_);
     }
@@ -70,7 +70,7 @@ private:
     // from all, is left out by whole spans, so that a step costs a window and not a sequence.
     void add_committed(Lane& lane) const {
         for (const Span& span : cells_.spans(lane.seqs[0], group_)) {
-            if (window_ > 0 && hides(lane.queries[0].pos, last_pos(span))) continue;
+            if (kind_.slides() && hides(lane.queries[0].pos, last_pos(span))) continue;
             add(lane, {value(span.page) * cells_.page_size() + span.first, span.count, span.delta});
         }
     }
@@ -170,7 +170,7 @@ private:
     }
 
     // Whether a position lies before the window of a query.
-    bool hides(Pos query, Pos pos) const { return pos <= int64_t{query} - window_; }
+    bool hides(Pos query, Pos pos) const { return pos < kind_.sees(query).begin; }
 
     Pos last_pos(const Span& span) const { return cells_.pos(group_, span, span.count - 1u); }
 
@@ -179,7 +179,7 @@ private:
     const Cells& cells_;
     const UbatchPlan& ubatch_;
     const uint32_t group_;
-    const uint32_t window_;
+    const GroupKind kind_;
     bool coupled_ = false;  // some items belong to several sequences
     std::vector<Lane> lanes_;
 };

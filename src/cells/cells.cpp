@@ -44,13 +44,13 @@ Result<Cells> Cells::create(const CellsConfig& config) {
             fmt::format("positions of {} components: from 1 to 4 are possible", config.n_pos));
     if (config.group_cells.empty())
         return fail(Code::kInvalidArgument, "a memory needs at least one group of layers");
-    if (config.windows.size() > config.group_cells.size())
+    if (config.kinds.size() > config.group_cells.size())
         return fail(Code::kInvalidArgument,
-                    fmt::format("{} windows for {} groups of layers", config.windows.size(),
+                    fmt::format("{} kinds for {} groups of layers", config.kinds.size(),
                                 config.group_cells.size()));
     Cells cells(static_cast<uint32_t>(config.group_cells.size()));
-    cells.windows_ = config.windows;
-    cells.windows_.resize(config.group_cells.size(), 0);
+    cells.kinds_ = config.kinds;
+    cells.kinds_.resize(config.group_cells.size());
     cells.page_size_ = config.page_size;
     cells.n_pos_ = config.n_pos;
     cells.grow_pages_ = static_cast<uint32_t>((uint64_t{config.grow_step} + config.page_size - 1) /

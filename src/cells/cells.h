@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/types.h"
 #include "cells/batch.h"
+#include "cells/group_kind.h"
 #include "cells/hold.h"
 #include "cells/page_pool.h"
 #include "cells/plan.h"
@@ -25,7 +26,7 @@ struct CellsConfig {
     uint32_t page_size = 32;            // cells a page; a power of two from 1 to 256
     uint32_t n_pos = 1;                 // components of a position; more than 1 for M-RoPE
     uint32_t max_deltas = 8;            // of one sequence in one group, before cells are re-encoded
-    std::vector<uint32_t> windows = {};  // of each group: the last cells a query sees; 0: all
+    std::vector<GroupKind> kinds = {};  // of each group; where none is given: full
     uint32_t grow_step = 0;  // cells that pools begin with and grow by when they are full, up to
                              // group_cells; rounded up to whole pages; 0: all from the start
 };
@@ -152,8 +153,7 @@ public:
     uint32_t n_groups() const { return static_cast<uint32_t>(pools_.size()); }
     const PagePool& pool(uint32_t group) const { return pools_[group]; }
 
-    // A query of the group sees the positions (pos - window, pos] of its sequence; 0: no limit.
-    uint32_t window(uint32_t group) const { return windows_[group]; }
+    GroupKind kind(uint32_t group) const { return kinds_[group]; }
 
     // What `seq` sees in a group: spans in order of position, empty when it holds nothing. Valid
     // until the next verb or commit.
@@ -207,7 +207,7 @@ private:
     uint32_t n_pos_ = 1;
     uint32_t max_deltas_ = 0;
     std::vector<PagePool> pools_;    // by group
-    std::vector<uint32_t> windows_;  // by group
+    std::vector<GroupKind> kinds_;   // by group
     std::vector<CellMove> pending_;  // each holds its source, up to the end of what it copies
     std::unordered_map<int32_t, Sequence> sequences_;  // only those that hold something
     Reserves reserves_;

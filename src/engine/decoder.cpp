@@ -9,7 +9,7 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const Model& model,
                                                  const DecoderOptions& options) {
     MemoryConfig config;
     config.layers = model.info().layers;
-    config.windows = model.info().windows;
+    config.kinds = model.info().kinds;
     config.type_k = options.type_k;
     config.type_v = options.type_v;
     config.n_cells = options.n_cells;

@@ -110,7 +110,7 @@ Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked,
     }
     CellsConfig cells_config;
     cells_config.group_cells.assign(*n_groups, config.n_cells);
-    cells_config.windows = config.windows;
+    cells_config.kinds = config.kinds;
     cells_config.page_size = config.page_size;
     cells_config.n_pos = config.n_pos;
     cells_config.grow_step = config.grow_step;

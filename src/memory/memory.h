@@ -36,9 +36,9 @@ struct MemoryConfig {
     // How many cells each group's pool may have: n_cells, or else as many as budget_bytes of keys
     // and values (all layers) come to. Rounded up to whole pages; one of the two is 0.
     uint32_t n_cells = 0;
-    uint32_t page_size = 32;        // cells; a power of two from 1 to 256
-    uint32_t n_pos = 1;             // components of a position; 4 for M-RoPE
-    std::vector<uint32_t> windows;  // of each group: the last cells a query sees; 0 or none: all
+    uint32_t page_size = 32;       // cells; a power of two from 1 to 256
+    uint32_t n_pos = 1;            // components of a position; 4 for M-RoPE
+    std::vector<GroupKind> kinds;  // of each group; where none is given: full
     uint64_t budget_bytes = 0;
     // Cells that pools begin with, and grow by when they are full; 0: all from the start. Tensors
     // reach to the budget from the start, so that growing copies nothing: a pool that grows late

@@ -96,11 +96,11 @@ Gemma3Model::Gemma3Model(const GgufFile& file, LlamaConfig config, Extras extras
 void Gemma3Model::set_groups() {
     const auto n_sliding = std::count(extras_.sliding.begin(), extras_.sliding.end(), true);
     if (n_sliding < config_.n_layer) {
-        info_.windows.push_back(0);
+        info_.kinds.push_back(GroupKind::full());
     }
-    const auto sliding_group = static_cast<uint32_t>(info_.windows.size());
+    const auto sliding_group = static_cast<uint32_t>(info_.kinds.size());
     if (n_sliding > 0) {
-        info_.windows.push_back(extras_.window);
+        info_.kinds.push_back(GroupKind::sliding(extras_.window));
     }
     for (uint32_t i = 0; i < config_.n_layer; i++) {
         info_.layers[i].group = extras_.sliding[i] ? sliding_group : 0;

@@ -28,11 +28,11 @@ struct ModelInfo {
     uint32_t n_vocab = 0;
     uint32_t n_embd = 0;
     uint32_t n_layer = 0;
-    uint32_t n_pos = 1;             // components of a position
-    uint32_t n_learned_pos = 0;     // positions that have an embedding each, from 0; 0: none has
-    std::vector<LayerKv> layers;    // by layer
-    std::vector<uint32_t> windows;  // by group of layers, as in MemoryConfig
-    uint64_t weight_bytes = 0;      // mapped and repacked, together
+    uint32_t n_pos = 1;            // components of a position
+    uint32_t n_learned_pos = 0;    // positions that have an embedding each, from 0; 0: none has
+    std::vector<LayerKv> layers;   // by layer
+    std::vector<GroupKind> kinds;  // by group of layers, as in MemoryConfig
+    uint64_t weight_bytes = 0;     // mapped and repacked, together
 };
 
 struct LoadOptions {

@@ -82,7 +82,7 @@ public:
         memory.n_cells = config.n_cells;
         memory.page_size = config.page_size;
         memory.n_pos = config.n_pos;
-        memory.windows = {config.window};
+        memory.kinds = {config.window > 0 ? GroupKind::sliding(config.window) : GroupKind::full()};
         auto made = Memory::create(memory, nullptr);
         EXPECT_TRUE(made) << made.error().message;
         memory_ = std::move(*made);

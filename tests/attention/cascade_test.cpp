@@ -15,7 +15,7 @@ protected:
         CellsConfig config;
         config.group_cells = {n_cells};
         config.page_size = page_size;
-        config.windows = {window};
+        config.kinds = {window > 0 ? GroupKind::sliding(window) : GroupKind::full()};
         auto made = Cells::create(config);
         ASSERT_TRUE(made) << made.error().message;
         cells_.emplace(std::move(*made));
