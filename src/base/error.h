@@ -12,6 +12,7 @@ namespace cellar {
 enum class Code {
     kInvalidArgument,  // the call makes no sense; fix the caller
     kBadRange,         // positions, ids or counts outside what the object holds
+    kForgotten,        // what stood there has left its window or state; recompute from further back
     kNoRoom,           // free or evict, then ask again; `Error::room` has the numbers
     kBusy,             // a plan is open; finish or cancel it, then ask again
     kStale,            // the plan (or handle) is no longer, or never was, valid here

@@ -27,7 +27,13 @@ void Batch::name_content(const ContentKey& key) {
     keys_.back() = key;
 }
 
+void Batch::add_checkpoint() {
+    assert(!empty());
+    if (!is_checkpoint(size() - 1)) checkpoints_.push_back(size() - 1);
+}
+
 void Batch::clear() {
+    checkpoints_.clear();
     keys_.clear();
     tokens_.clear();
     positions_.clear();

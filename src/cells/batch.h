@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -49,6 +50,7 @@ struct Content {
 //   batch.add(token, std::array{SeqId{1}, SeqId{2}});  // one cell that two sequences see
 //   batch.add(kNoToken, SeqId{0});                 // an embedding...
 //   batch.name_content(key);                       // ...that prefixes may be matched by
+//   batch.add_checkpoint();                        // what stands here can be gone back to
 class Batch {
 public:
     // `n_pos`: components of a position: 1, or up to 4 for M-RoPE (time, row, column, other).
@@ -66,6 +68,9 @@ public:
     // Names what the last item's embedding encodes. It must be one: added with kNoToken.
     void name_content(const ContentKey& key);
 
+    // After the last item, windows and states are kept: its sequences can go back there.
+    void add_checkpoint();
+
     // Removes all items; keeps the room.
     void clear();
 
@@ -79,6 +84,10 @@ public:
         return {tokens_[i], i < keys_.size() ? keys_[i] : std::nullopt};
     }
     bool output(size_t i) const { return output_[i] != 0; }
+    bool is_checkpoint(size_t i) const {
+        return std::binary_search(checkpoints_.begin(), checkpoints_.end(), i);
+    }
+    bool has_checkpoints() const { return !checkpoints_.empty(); }
     Pos pos(size_t i) const { return positions_[i * n_pos_]; }
     std::span<const Pos> components(size_t i) const {
         return std::span<const Pos>(positions_).subspan(i * n_pos_, n_pos_);
@@ -96,6 +105,7 @@ private:
     std::vector<SeqId> seqs_;          // of all items, one after the other
     std::vector<uint32_t> seq_begin_;  // [size + 1] where an item's sequences begin in seqs_
     std::vector<uint8_t> output_;
+    std::vector<size_t> checkpoints_;              // items, ascending
     std::vector<std::optional<ContentKey>> keys_;  // up to the last item that has one
 };
 

@@ -18,6 +18,15 @@ constexpr uint64_t kMaxCells = INT32_MAX;
 // Each page costs tens of bytes of bookkeeping, at once. So many are the most cells at 32 a page.
 constexpr uint64_t kMaxPages = uint64_t{1} << 26;
 
+Result<void> check_kind(GroupKind kind, uint32_t group) {
+    const bool windowless =
+        kind.type == GroupKind::Type::kFull || kind.type == GroupKind::Type::kRecurrent;
+    if (windowless == !kind.slides()) return {};
+    return fail(Code::kInvalidArgument,
+                fmt::format("group {} has a window of {} positions, which its kind {}", group,
+                            kind.window, windowless ? "does not have" : "cannot be without"));
+}
+
 }  // namespace
 
 Result<uint32_t> whole_pages(uint32_t n_cells, uint32_t page_size) {
@@ -51,38 +60,51 @@ Result<Cells> Cells::create(const CellsConfig& config) {
     Cells cells(static_cast<uint32_t>(config.group_cells.size()));
     cells.kinds_ = config.kinds;
     cells.kinds_.resize(config.group_cells.size());
+    cells.keeps_windows_ = config.keeps_windows;
     cells.page_size_ = config.page_size;
     cells.n_pos_ = config.n_pos;
     cells.grow_pages_ = static_cast<uint32_t>((uint64_t{config.grow_step} + config.page_size - 1) /
                                               std::max(1u, config.page_size));
     cells.max_deltas_ = std::max(1u, config.max_deltas);
-    for (const uint32_t n_cells : config.group_cells) {
-        auto whole = whole_pages(n_cells, config.page_size);
+    cells.n_rollback_ = config.n_rollback;
+    cells.max_checkpoints_ = config.max_checkpoints;
+    cells.max_checkpoints_all_ = config.max_checkpoints_all;
+    cells.max_ubatch_ = config.max_ubatch;
+    for (uint32_t g = 0; g < config.group_cells.size(); g++) {
+        if (auto checked = check_kind(cells.kinds_[g], g); !checked)
+            return pass(std::move(checked));
+        const uint32_t page_size = cells.kinds_[g].is_recurrent() ? 1 : config.page_size;
+        auto whole = whole_pages(config.group_cells[g], page_size);
         if (!whole) return pass(std::move(whole));
-        const uint32_t n_pages = *whole / config.page_size;
+        const uint32_t n_pages = *whole / page_size;
         const bool grows = cells.grow_pages_ > 0 && cells.grow_pages_ < n_pages;
-        cells.pools_.emplace_back(grows ? cells.grow_pages_ : n_pages, config.page_size,
-                                  config.n_pos);
+        cells.pools_.emplace_back(grows ? cells.grow_pages_ : n_pages, page_size, config.n_pos);
         cells.pools_.back().set_max_pages(n_pages);
+        cells.lets_go_ = cells.lets_go_ || cells.lets_go(g);
     }
     return cells;
 }
 
 Pos Cells::seq_pos_min(SeqId seq) const {
-    const Sequence* tracks = find(seq);
-    if (tracks == nullptr) return -1;
+    const Sequence* sequence = find(seq);
+    if (sequence == nullptr) return -1;
     Pos min = -1;
-    for (uint32_t g = 0; g < n_groups(); g++)
-        min = std::max(min, (*tracks)[g].pos_min(pools_[g]));
+    for (uint32_t g = 0; g < n_groups(); g++) {
+        const Track& track = sequence->tracks[g];
+        min = std::max(min, track.pos_min(pools_[g]));
+        // What stands before is kept for a checkpoint only.
+        const auto forgotten = track.forgotten().list();
+        if (!forgotten.empty()) min = std::max(min, forgotten.back().end);
+    }
     return min;
 }
 
 Pos Cells::seq_pos_max(SeqId seq) const {
-    const Sequence* tracks = find(seq);
-    if (tracks == nullptr) return -1;
+    const Sequence* sequence = find(seq);
+    if (sequence == nullptr) return -1;
     Pos max = -1;
     for (uint32_t g = 0; g < n_groups(); g++)
-        max = std::max(max, (*tracks)[g].pos_max(pools_[g]));
+        max = std::max(max, sequence->tracks[g].pos_max(pools_[g]));
     return max;
 }
 
@@ -103,24 +125,70 @@ Result<void> Cells::commit(Plan& plan, size_t i) {
         const Plan::Change& change = plan.changes_[plan.next_change_];
         if (change.ubatch != i) break;
         PagePool& pool = pools_[change.group];
-        Track& track = find_or_add(change.seq)[change.group];
+        Track& track = find_or_add(change.seq).tracks[change.group];
+        if (track.empty()) track.set_begin(change.begin);
         if (change.moves_tail) track.move_tail(pool, change.grown.page, change.fresh);
         track.append(pool, change.grown, change.fresh && !change.moves_tail);
     }
+    const UbatchPlan& ubatch = plan.ubatch(i);
+    for (const UbatchPlan::Mark& mark : ubatch.checkpoints)
+        add_checkpoint(mark.seq, mark.pos, &plan);
+    if (lets_go_)
+        for (const SeqId id : ubatch.seq_ids)
+            expire(id, false, &plan);
     plan.committed_++;
-    if (plan.committed_ == plan.size()) close(plan);
+    if (plan.committed_ == plan.size()) {
+        close(plan);
+    } else {
+        open_ubatch(plan, plan.committed_);
+    }
     return {};
 }
 
+// Makes the cells of ubatch `i` ready to be written: those that left before it are free by now, and
+// new cells are given their positions, which nobody's cells stand in the way of any more.
+void Cells::open_ubatch(Plan& plan, size_t i) {
+    const UbatchPlan& ubatch = plan.ubatch(i);
+    for (uint32_t g = 0; g < n_groups(); g++)
+        for (const CellCopy& c : ubatch.groups[g].copies)
+            pools_[g].copy_pos(c.from, c.from_first, c.to, c.to_first, c.count);
+    for (size_t k = plan.next_change_; k < plan.changes_.size(); k++) {
+        const Plan::Change& change = plan.changes_[k];
+        if (change.ubatch != i) break;
+        for (uint32_t j = 0; j < change.grown.count; j++)
+            pools_[change.group].set_pos(
+                change.grown.page, change.grown.first + j,
+                std::span<const Pos>(ubatch.positions)
+                    .subspan(size_t{change.first_item + j} * n_pos_, n_pos_));
+    }
+}
+
 std::span<const Span> Cells::spans(SeqId seq, uint32_t group) const {
-    const Sequence* tracks = find(seq);
-    if (tracks == nullptr) return {};
-    return (*tracks)[group].spans();
+    const Sequence* sequence = find(seq);
+    if (sequence == nullptr) return {};
+    return sequence->tracks[group].spans();
 }
 
 uint32_t Cells::n_cells(SeqId seq, uint32_t group) const {
-    const Sequence* tracks = find(seq);
-    return tracks == nullptr ? 0 : (*tracks)[group].n_cells();
+    const Sequence* sequence = find(seq);
+    return sequence == nullptr ? 0 : sequence->tracks[group].n_cells();
+}
+
+std::span<const Checkpoint> Cells::checkpoints(SeqId seq) const {
+    const Sequence* sequence = find(seq);
+    if (sequence == nullptr) return {};
+    return sequence->checkpoints;
+}
+
+std::span<const Range> Cells::forgotten(SeqId seq, uint32_t group) const {
+    const Sequence* sequence = find(seq);
+    if (sequence == nullptr) return {};
+    return sequence->tracks[group].forgotten().list();
+}
+
+bool Cells::has_recurrent() const {
+    return std::any_of(kinds_.begin(), kinds_.end(),
+                       [](GroupKind kind) { return kind.is_recurrent(); });
 }
 
 size_t Cells::bytes() const {
@@ -129,7 +197,8 @@ size_t Cells::bytes() const {
         total += sizeof(pool) + pool.bytes();
     for (const auto& entry : sequences_) {
         total += sizeof(entry) + 2 * sizeof(void*);
-        for (const Track& track : entry.second)
+        total += entry.second.checkpoints.capacity() * sizeof(Checkpoint);
+        for (const Track& track : entry.second.tracks)
             total += track.bytes();
     }
     return total + pending_.capacity() * sizeof(CellMove);
@@ -144,27 +213,30 @@ std::vector<SeqId> Cells::sequences() const {
     return ids;
 }
 
-Cells::Sequence* Cells::find(SeqId seq) {
+Sequence* Cells::find(SeqId seq) {
     const auto entry = sequences_.find(value(seq));
     return entry == sequences_.end() ? nullptr : &entry->second;
 }
 
-const Cells::Sequence* Cells::find(SeqId seq) const {
+const Sequence* Cells::find(SeqId seq) const {
     const auto entry = sequences_.find(value(seq));
     return entry == sequences_.end() ? nullptr : &entry->second;
 }
 
-Cells::Sequence& Cells::find_or_add(SeqId seq) {
-    Sequence& tracks = sequences_[value(seq)];
-    if (tracks.empty()) tracks.resize(n_groups());
-    return tracks;
+Sequence& Cells::find_or_add(SeqId seq) {
+    Sequence& sequence = sequences_[value(seq)];
+    if (sequence.tracks.empty()) sequence.tracks.resize(n_groups());
+    return sequence;
 }
 
 // Returns what the plan claimed and did not commit.
 void Cells::cancel(Plan& plan) {
     for (size_t i = plan.next_change_; i < plan.changes_.size(); i++) {
         const Plan::Change& change = plan.changes_[i];
-        if (change.fresh) pools_[change.group].release(change.grown.page, 0);
+        // A page that is still in a window when the plan ends stays there.
+        const bool awaited =
+            change.departure != Plan::kNone && !plan.departures_[change.departure].held;
+        if (change.fresh && !awaited) pools_[change.group].release(change.grown.page, 0);
     }
     close(plan);
 }

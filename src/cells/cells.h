@@ -14,9 +14,10 @@
 #include "cells/page_pool.h"
 #include "cells/plan.h"
 #include "cells/reserves.h"
+#include "cells/retention.h"
+#include "cells/sequence.h"
 #include "cells/span.h"
 #include "cells/splitter.h"
-#include "cells/track.h"
 
 namespace cellar {
 
@@ -29,6 +30,11 @@ struct CellsConfig {
     std::vector<GroupKind> kinds = {};  // of each group; where none is given: full
     uint32_t grow_step = 0;  // cells that pools begin with and grow by when they are full, up to
                              // group_cells; rounded up to whole pages; 0: all from the start
+    bool keeps_windows = false;    // sliding groups keep every cell, whatever their queries see
+    uint32_t n_rollback = 0;       // newest tokens of a sequence that can always be taken back
+    uint32_t max_checkpoints = 0;  // of one sequence; at more it loses its oldest
+    uint32_t max_checkpoints_all = UINT32_MAX;  // of all sequences; at more the oldest is lost
+    uint32_t max_ubatch = 512;  // tokens of a step that guarantees count on (Cells::set_limits)
 };
 
 // Cells of a pool, rounded up to whole pages. Errors: kInvalidArgument for a page size that is no
@@ -46,6 +52,11 @@ Result<uint32_t> whole_pages(uint32_t n_cells, uint32_t page_size);
 // kInvalidArgument, and a sequence that holds nothing is no error. While a plan is open every verb
 // answers kBusy. On error nothing has changed.
 //
+// Full groups keep every cell. Cells of a sliding group leave a sequence when its window, and that
+// of its last `n_rollback` tokens, has passed them; a recurrent group keeps the states after its
+// last n_rollback + 1 tokens, one pool cell each (pages of one). Both keep besides what checkpoints
+// need. So not every position can be gone back to: a verb that would is kForgotten.
+//
 // Debug builds audit the bookkeeping (audit.h) at the end of every verb and plan, and abort on what
 // they find; not for pools beyond 16 Ki pages.
 //
@@ -61,10 +72,16 @@ public:
     // -- Verbs ---------------------------------------------------------------------------------
 
     // Forgets the cells of `seq` at [p0, p1). O(spans touched); copies nothing; others keep theirs.
+    // Errors: kForgotten if the sequence would then end where its windows or states are no longer
+    // kept, kUnsupported for what lies inside of what a state has taken up.
     Result<void> seq_rm(SeqId seq, Pos p0, Pos p1);
 
+    // What seq_rm would answer.
+    Result<void> can_rm(SeqId seq, Pos p0, Pos p1) const;
+
     // Makes `to` see, in [p0, p1), exactly what `from` sees there, in every group. References
-    // only; onto itself it does nothing. Both must be sequences, no wildcard.
+    // only; onto itself it does nothing. Both must be sequences, no wildcard. Checkpoints in the
+    // range come along. Errors: kForgotten as seq_rm, kUnsupported for a part of a state.
     Result<void> seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
 
     // Forgets every sequence but this one.
@@ -74,19 +91,28 @@ public:
     // forgotten; kBadRange when one would pass the greatest position. Edits spans only: no cell is
     // copied or re-encoded, and others keep what they see. Only where a sequence would come to more
     // than `max_deltas` different deltas its moved cells are re-encoded into pages of its own
-    // (pending moves), and kNoRoom is possible. O(spans of the sequence).
+    // (pending moves), and kNoRoom is possible. kUnsupported for a part of what a state has taken
+    // up; all of it only gets other positions. O(spans of the sequence).
     Result<void> seq_add(SeqId seq, Pos p0, Pos p1, Pos delta);
 
     // Divides the positions of the cells at [p0, p1) by `d`, rounding down. The cells are
     // re-encoded into pages of their own (pending moves). Errors: kInvalidArgument for d < 1,
-    // kUnsupported over cells whose position components differ (images), kNoRoom.
+    // kUnsupported over cells whose position components differ (images) and for a part of what a
+    // state has taken up, kNoRoom. Checkpoints in the range are lost.
     Result<void> seq_div(SeqId seq, Pos p0, Pos p1, int32_t d);
 
     // Forgets every sequence.
     Result<void> clear();
 
+    // Keeps the windows and states of `seq` as they are now, so that it can go back here:
+    // seq_rm(seq, seq_pos_max(seq) + 1, -1), at any later time. Where every cell is kept anyway it
+    // does nothing. Errors: kBadRange if the sequence holds nothing, kUnsupported if the memory
+    // keeps no checkpoints.
+    Result<void> checkpoint(SeqId seq);
+
     // First and last position of `seq`, or -1 when it holds nothing. Over several groups the first
-    // is the greatest of the groups': from there on all of them can answer.
+    // is the greatest of the groups': from there on all of them have what they keep of the newest
+    // tokens. Of a recurrent group it is the oldest state's.
     Pos seq_pos_min(SeqId seq) const;
     Pos seq_pos_max(SeqId seq) const;
 
@@ -135,10 +161,13 @@ public:
     // -- Batches -------------------------------------------------------------------------------
 
     // Reserves cells for the whole batch, or for nothing of it. Positions of a sequence must grow:
-    // each item's lies behind all that the sequence holds. An item of several sequences needs them
-    // to see the same cells before it. Errors: kInvalidArgument or kBadRange for a batch that makes
-    // no sense, kBusy while a plan is open, kNoRoom with the numbers of the group that lacks most.
-    // O(items).
+    // each item's lies behind all that the sequence holds, and just behind it where a group is
+    // recurrent; such memories split equally or per sequence. Cells that leave with a window after
+    // one ubatch are room for the next, so that a sequence needs its window and a ubatch. An item
+    // of several sequences needs them to see the same cells before it. Errors: kInvalidArgument or
+    // kBadRange for a batch that makes no sense, kBusy while a plan is open, kNoRoom with the
+    // numbers of the group that lacks most. O(items), and O(spans of the window) for each sequence
+    // and sliding group.
     Result<Plan> prepare(const Batch& batch, const SplitOptions& options);
 
     // Makes ubatch `i` of the plan visible. Ubatches commit once and in order. Errors: kStale for a
@@ -148,17 +177,36 @@ public:
     // -- Looking -------------------------------------------------------------------------------
 
     bool busy() const { return open_plan_ != 0; }
-    uint32_t page_size() const { return page_size_; }
+    uint32_t page_size() const { return page_size_; }  // of all but recurrent groups
     uint32_t n_pos() const { return n_pos_; }
     uint32_t n_groups() const { return static_cast<uint32_t>(pools_.size()); }
     const PagePool& pool(uint32_t group) const { return pools_[group]; }
 
     GroupKind kind(uint32_t group) const { return kinds_[group]; }
+    bool has_recurrent() const;
+    bool any_lets_go() const { return lets_go_; }  // of any group, see lets_go
+    uint32_t n_rollback() const { return n_rollback_; }
+
+    // Whether cells leave the group's sequences by themselves.
+    bool lets_go(uint32_t group) const {
+        return kinds_[group].is_recurrent() || (kinds_[group].slides() && !keeps_windows_);
+    }
+
+    // Row number of the cells that nobody may write: a fresh sequence's state is read there.
+    uint32_t zero_row(uint32_t group) const {
+        return pools_[group].max_pages() * pools_[group].page_size();
+    }
 
     // What `seq` sees in a group: spans in order of position, empty when it holds nothing. Valid
     // until the next verb or commit.
     std::span<const Span> spans(SeqId seq, uint32_t group) const;
     uint32_t n_cells(SeqId seq, uint32_t group) const;
+
+    // Where `seq` can go back to, ascending. Valid until the next verb or commit.
+    std::span<const Checkpoint> checkpoints(SeqId seq) const;
+
+    // Positions whose cells left the group's window. Valid until the next verb or commit.
+    std::span<const Range> forgotten(SeqId seq, uint32_t group) const;
 
     // The position of cell `index` of a span.
     Pos pos(uint32_t group, const Span& span, uint32_t index) const {
@@ -173,10 +221,9 @@ public:
 
 private:
     friend class Compactor;
+    friend class Departures;
     friend class Plan;
     friend class Planner;
-
-    using Sequence = std::vector<Track>;  // by group
 
     explicit Cells(uint32_t n_groups) : reserves_(n_groups) {}
     Result<void> check_verb(SeqId seq, bool wildcard) const;
@@ -186,6 +233,18 @@ private:
     std::vector<SeqId> selected(SeqId seq) const;
     void drop(SeqId seq);
     void drop_if_empty(SeqId seq);
+    Result<void> check_rm(SeqId seq, Range range) const;
+    Result<void> check_cp(SeqId from, SeqId to, Range range) const;
+    Result<void> check_whole_states(SeqId seq, Range range) const;
+    Result<void> check_end(SeqId seq, uint32_t group, Pos end) const;
+    void add_checkpoint(SeqId seq, Pos pos, Plan* plan);
+    void limit_checkpoints(Plan* plan);
+    void drop_checkpoints(Sequence& sequence, Range range);
+    void move_checkpoints(Sequence& sequence, Range range, Pos delta);
+    void copy_checkpoints(const Sequence& from, Sequence& to, Range range);
+    void expire(SeqId seq, bool sweep, Plan* plan);
+    uint64_t counted_cells(SeqId seq, uint32_t group) const;
+    void open_ubatch(Plan& plan, size_t i);
     Result<void> check_shift(SeqId seq, Range range, int64_t delta) const;
     Result<void> check_scalar(SeqId seq, Range range) const;
     Result<void> make_room(std::span<const uint64_t> needed);
@@ -194,8 +253,11 @@ private:
     uint64_t free_pages(uint32_t group, SeqId seq) const;
     tl::unexpected<Error> no_room(uint32_t group, uint64_t pages, uint64_t free) const;
     uint64_t cells_to_reencode(const Track& track, uint32_t group, Range range, Pos delta) const;
+    void divide(Track& track, uint32_t group, Range range, int32_t d);
     void reencode(Track& track, uint32_t group, Range range, int32_t divisor);
-    uint64_t pages(uint64_t cells) const { return (cells + page_size_ - 1) / page_size_; }
+    uint64_t pages(uint32_t group, uint64_t cells) const {
+        return (cells + pools_[group].page_size() - 1) / pools_[group].page_size();
+    }
     uint32_t promised_pages(SeqId seq, uint32_t group) const;
     void settle();
     void settle_reserves();
@@ -206,6 +268,12 @@ private:
     uint32_t grow_pages_ = 0;  // step in which pools grow on demand; 0: they do not
     uint32_t n_pos_ = 1;
     uint32_t max_deltas_ = 0;
+    bool keeps_windows_ = false;
+    bool lets_go_ = false;  // some group does
+    uint32_t n_rollback_ = 0;
+    uint32_t max_checkpoints_ = 0;
+    uint32_t max_checkpoints_all_ = 0;
+    uint32_t max_ubatch_ = 0;
     std::vector<PagePool> pools_;    // by group
     std::vector<GroupKind> kinds_;   // by group
     std::vector<CellMove> pending_;  // each holds its source, up to the end of what it copies
@@ -213,6 +281,8 @@ private:
     Reserves reserves_;
     uint64_t open_plan_ = 0;  // serial of the plan that is open; 0: none
     uint64_t last_serial_ = 0;
+    uint64_t last_checkpoint_ = 0;  // serial
+    uint32_t n_checkpoints_ = 0;    // of all sequences
 };
 
 }  // namespace cellar

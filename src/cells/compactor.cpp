@@ -26,7 +26,7 @@ uint32_t Compactor::run(uint32_t max_cells) {
     flush();
     if (targets_.empty()) return 0;
     for (auto& entry : cells_.sequences_)
-        follow(entry.second[group_]);
+        follow(entry.second.tracks[group_]);
     for (const auto& entry : targets_) {
         const Target& target = entry.second;
         if (pool_.holders_at(target.page, 0) > 0) pool_.release(target.page, 0);
@@ -38,7 +38,7 @@ void Compactor::find_used() {
     used_.resize(pool_.n_pages());
     growing_.resize(pool_.n_pages());
     for (const auto& entry : cells_.sequences_) {
-        const auto spans = entry.second[group_].spans();
+        const auto spans = entry.second.tracks[group_].spans();
         for (const Span& s : spans)
             for (uint32_t i = s.first; i < s.end(); i++)
                 used_[value(s.page)].set(i);

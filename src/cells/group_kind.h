@@ -47,6 +47,13 @@ struct GroupKind {
         return {0, query + 1};
     }
 
+    // The positions that a sequence must hold to go on after a token at `last`: what the next query
+    // sees, or the one state that has taken up all tokens up to there.
+    constexpr Range carries(Pos last) const {
+        if (is_recurrent()) return {last, last + 1};
+        return {sees(last + 1).begin, last + 1};
+    }
+
     friend constexpr bool operator==(const GroupKind&, const GroupKind&) = default;
 
 private:

@@ -59,6 +59,14 @@ void PagePool::release(PageId id, uint32_t end, Holder who) {
     count_cached(page, +1);
 }
 
+void PagePool::recycle(PageId id) {
+    Page& page = pages_[value(id)];
+    assert(page.holders == 1 && page.keepers == 0 && !page.uneven);
+    page.generation++;
+    page.fill = page.claimed = 0;
+    lists_[value(id)].reset();
+}
+
 void PagePool::move_end(PageId id, uint32_t from, uint32_t to) {
     Page& page = pages_[value(id)];
     assert(page.holders > 0 && to <= page_size_);

@@ -48,6 +48,9 @@ public:
     // The page is free when this was its last holder. Cuts the fill back to the greatest end left.
     void release(PageId page, uint32_t end, Holder who = Holder::kUser);
 
+    // The page's last holder lets it go, and the caller holds it instead, with end 0.
+    void recycle(PageId page);
+
     // A user's end moves from `from` to `to`; the fill follows when it is the greatest.
     void move_end(PageId page, uint32_t from, uint32_t to);
 

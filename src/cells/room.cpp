@@ -35,9 +35,9 @@ Result<void> Cells::set_limits(SeqId seq, const SeqLimits& limits) {
 
 Result<void> Cells::grow(uint32_t group, uint32_t n_cells) {
     if (busy()) return fail(Code::kBusy, "a plan is open");
-    const uint64_t n_pages = pages(n_cells);
+    const uint64_t n_pages = group < n_groups() ? pages(group, n_cells) : 0;
     if (group >= n_groups() || n_pages < pools_[group].n_pages() ||
-        n_pages * page_size_ >= INT32_MAX)
+        n_pages * pools_[group].page_size() >= INT32_MAX)
         return fail(Code::kBadRange,
                     fmt::format("group {} cannot grow to {} cells", group, n_cells));
     pools_[group].grow(static_cast<uint32_t>(n_pages));
@@ -49,7 +49,7 @@ Result<uint32_t> Cells::defrag(uint32_t max_cells) {
     if (busy()) return fail(Code::kBusy, "a plan is open");
     uint32_t moved = 0;
     for (uint32_t g = 0; g < n_groups(); g++)
-        moved += Compactor(*this, g).run(max_cells);
+        if (!kinds_[g].is_recurrent()) moved += Compactor(*this, g).run(max_cells);
     settle();
     return moved;
 }
@@ -61,6 +61,7 @@ Result<uint32_t> Cells::defrag_if_above(double threshold, uint32_t max_cells) {
                     fmt::format("a threshold of {}: it must lie from 0 to 1", threshold));
     uint32_t moved = 0;
     for (uint32_t g = 0; g < n_groups(); g++) {
+        if (kinds_[g].is_recurrent()) continue;
         Compactor compactor(*this, g);
         if (compactor.unused_above(threshold)) moved += compactor.run(max_cells);
     }
@@ -69,6 +70,7 @@ Result<uint32_t> Cells::defrag_if_above(double threshold, uint32_t max_cells) {
 }
 
 Result<Hold> Cells::keep(uint32_t group, const Span& span) {
+    if (busy() && lets_go_) return fail(Code::kBusy, "a plan is open");
     const bool known = group < n_groups() && value(span.page) < pools_[group].n_pages();
     if (!known || span.count == 0 || pools_[group].is_free(span.page) ||
         span.end() > pools_[group].fill(span.page))
@@ -77,15 +79,34 @@ Result<Hold> Cells::keep(uint32_t group, const Span& span) {
     return Hold(pools_[group], group, span);
 }
 
+// Cells that count towards a sequence's limits: those that it holds, and of a group that lets go
+// of them its tokens, by their positions.
+uint64_t Cells::counted_cells(SeqId seq, uint32_t group) const {
+    if (lets_go(group)) return static_cast<uint64_t>(int64_t{seq_pos_max(seq)} + 1);
+    return n_cells(seq, group);
+}
+
 // Pages that a sequence needs at most to grow from what it holds to its guarantee. Its last page
-// may turn out to be shared and be copied, so its cells count once more.
+// may turn out to be shared and be copied, so its cells count once more. Where cells leave again,
+// no more than one step needs at a time: a window and a ubatch, or a step's states beside the old
+// ones; and what its checkpoints may still come to.
 uint32_t Cells::promised_pages(SeqId seq, uint32_t group) const {
     const Reserves::Account* account = reserves_.find(seq);
     if (account == nullptr) return 0;
-    const uint32_t held = n_cells(seq, group), guaranteed = account->limits.guaranteed;
-    if (held >= guaranteed) return 0;
-    return static_cast<uint32_t>(
-        pages(uint64_t{guaranteed} - held + (held > 0 ? page_size_ - 1 : 0)));
+    const uint64_t counted = counted_cells(seq, group), guaranteed = account->limits.guaranteed;
+    if (counted >= guaranteed) return 0;
+    const uint64_t copied = counted > 0 ? page_size_ - 1 : 0, lacking = guaranteed - counted;
+    if (!lets_go(group)) return static_cast<uint32_t>(pages(group, lacking + copied));
+    const uint64_t made = checkpoints(seq).size(), held = n_cells(seq, group);
+    const uint64_t to_make = max_checkpoints_ > made ? max_checkpoints_ - made : 0;
+    const uint64_t states = n_rollback_ + uint64_t{1};
+    if (kinds_[group].is_recurrent())
+        return static_cast<uint32_t>(states + to_make + states - std::min(states, held));
+    const uint64_t window = kinds_[group].window, step = std::min<uint64_t>(max_ubatch_, lacking);
+    const uint64_t most = std::min(guaranteed, window + n_rollback_ + max_ubatch_);
+    const uint64_t cells = std::max(most > held ? most - held : 0, step);
+    return static_cast<uint32_t>(pages(group, cells + copied) +
+                                 to_make * (pages(group, window) + 1));
 }
 
 // The end of whatever changed who holds what. Debug builds audit then; walking a large pool after
@@ -159,12 +180,13 @@ bool Cells::grow_by_missing(std::span<const uint32_t> missing) {
 }
 
 tl::unexpected<Error> Cells::no_room(uint32_t group, uint64_t pages, uint64_t free) const {
-    const Room room{pages * page_size_, free * page_size_,
-                    uint64_t{pools_[group].n_cached()} * page_size_};
-    Error error{Code::kNoRoom,
-                fmt::format("no room: {} more cells are needed, {} are free and {} cached",
-                            room.needed, room.free, room.cached),
-                room};
+    const uint64_t size = pools_[group].page_size();
+    const Room room{pages * size, free * size, pools_[group].n_cached() * size};
+    Error error{
+        Code::kNoRoom,
+        fmt::format("no room: {} more {} are needed, {} are free and {} cached", room.needed,
+                    kinds_[group].is_recurrent() ? "states" : "cells", room.free, room.cached),
+        room};
     if (n_groups() > 1) error.message += fmt::format(" in group {}", group);
     return tl::unexpected<Error>(std::move(error));
 }

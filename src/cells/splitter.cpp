@@ -50,7 +50,8 @@ private:
 Ubatches split_simple(const ItemSets& sets, uint32_t max_ubatch) {
     Ubatches ubatches;
     for (uint32_t i = 0; i < sets.n_items(); i++) {
-        if (i % max_ubatch == 0) ubatches.emplace_back();
+        const bool full = i == 0 || ubatches.back().size() == max_ubatch || sets.ends(i - 1);
+        if (full) ubatches.emplace_back();
         ubatches.back().push_back(i);
     }
     return ubatches;
@@ -64,7 +65,7 @@ Ubatches split_per_sequence(const ItemSets& sets, uint32_t max_ubatch) {
         for (const uint32_t i : items) {
             std::vector<uint32_t>* last = &ubatches.back();
             if (last->size() == max_ubatch ||
-                (!last->empty() && !same_set(sets, last->back(), i))) {
+                (!last->empty() && (!same_set(sets, last->back(), i) || sets.ends(last->back())))) {
                 ubatches.emplace_back();
                 last = &ubatches.back();
             }
@@ -121,7 +122,7 @@ private:
     // How many items from `item` on, up to `most`, extend just the same sequences.
     uint32_t run_length(uint32_t item, uint32_t most) const {
         uint32_t n = 1;
-        for (; n < most; n++) {
+        for (uint32_t at = item; n < most && !sets_.ends(at); n++) {
             uint32_t following = UINT32_MAX;
             for (const uint32_t s : sets_.of(item)) {
                 if (next_[s] + n >= queue_[s].size()) return n;
@@ -130,6 +131,7 @@ private:
                 following = candidate;
             }
             if (!same_set(sets_, item, following)) return n;
+            at = following;
         }
         return n;
     }

@@ -26,7 +26,10 @@ struct ItemSets {
     std::vector<uint32_t> begin;  // [n_items + 1] where an item's sequences begin in `seqs`
     std::vector<uint32_t> seqs;
     uint32_t n_seqs = 0;
+    std::vector<bool> last = {};  // [n_items], or none: items that must be their sequences' last
+                                  // of a ubatch
 
+    bool ends(uint32_t item) const { return !last.empty() && last[item]; }
     uint32_t n_items() const { return static_cast<uint32_t>(begin.size()) - 1; }
     std::span<const uint32_t> of(uint32_t item) const {
         return std::span<const uint32_t>(seqs).subspan(begin[item], begin[item + 1] - begin[item]);

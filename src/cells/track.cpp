@@ -69,6 +69,7 @@ uint32_t Track::cells_before(const PagePool& pool, Pos p) const {
 
 void Track::remove(PagePool& pool, Range range) {
     if (range.begin <= 0 && range.end == kMaxPos) return release(pool);
+    forgotten_.subtract(range);
     cut(pool, range.begin);
     cut(pool, range.end);
     const size_t begin = find(pool, range.begin);
@@ -94,11 +95,14 @@ void Track::release(PagePool& pool) {
     for (size_t i = spans_.size(); i-- > 0;)
         pool.release(spans_[i].page, spans_[i].end());
     spans_.clear();
+    forgotten_.clear();
     n_cells_ = 0;
     ordered_ = true;
 }
 
 void Track::adopt(PagePool& pool, const Track& from, Range range) {
+    forgotten_.add_from(from.forgotten_, range);
+    if (spans_.empty()) begin_ = from.begin_;
     std::vector<Span> taken;
     const bool whole = range.begin <= 0 && range.end == kMaxPos;
     if (whole && spans_.empty()) {
@@ -135,6 +139,10 @@ void Track::shift(PagePool& pool, Range range, Pos delta) {
         const auto below = static_cast<Pos>(std::min<int64_t>(range.end, -int64_t{delta}));
         if (below > range.begin) remove(pool, {range.begin, below});
     }
+    forgotten_.move(range, [&](Range r) {
+        return Range{std::max(r.begin + delta, 0), std::max(r.end + delta, 0)};
+    });
+    if (range.contains(begin_)) begin_ += delta;
     cut(pool, range.begin);
     cut(pool, range.end);
     const size_t begin = find(pool, range.begin);
@@ -174,6 +182,48 @@ void Track::append(PagePool& pool, const Span& grown, bool held) {
         pool.hold(grown.page, grown.end());
     }
     spans_.push_back(grown);
+}
+
+void Track::expire(const PagePool& pool, const Retention& keep, bool window, bool sweep,
+                   const Release& release) {
+    const bool fresh = forgotten_.empty() || sweep || !ordered_;
+    const size_t begin = fresh ? 0 : find(pool, forgotten_.list().back().end);
+    size_t kept = begin, i = begin;
+    for (; i < spans_.size(); i++) {
+        const Span s = spans_[i];
+        const Pos first = first_pos(pool, s), last = last_pos(pool, s);
+        if (keep.keeps(first, last)) {
+            if (keep.keeps_from(first)) break;
+            spans_[kept++] = s;
+            continue;
+        }
+        n_cells_ -= s.count;
+        if (window) {
+            // What lies between two spans that leave one after the other never was, or is gone too.
+            const bool follows = kept == begin && !fresh;
+            forgotten_.add({follows ? forgotten_.list().back().end : first, last + 1});
+        }
+        release(s);
+    }
+    spans_.erase(spans_.begin() + static_cast<ptrdiff_t>(kept),
+                 spans_.begin() + static_cast<ptrdiff_t>(i));
+    if (!ordered_) sort(pool, 0);
+}
+
+void Track::relabel(PagePool& pool, Pos begin, Pos last) {
+    const Span state = spans_.back();
+    pool.hold(state.page, state.end());
+    release(pool);
+    spans_ = {state};
+    n_cells_ = state.count;
+    spans_[0].delta = last - pool.pos(state.page, state.first);
+    begin_ = begin;
+}
+
+void Track::divide_forgotten(Range range, int32_t divisor) {
+    forgotten_.move(range, [&](Range r) {
+        return Range{r.begin / divisor, (r.end - 1) / divisor + 1};
+    });
 }
 
 void Track::rewrite(PagePool& pool, Range range, const Rewrite& rewrite) {

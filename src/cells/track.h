@@ -8,12 +8,16 @@
 
 #include "base/types.h"
 #include "cells/page_pool.h"
+#include "cells/ranges.h"
+#include "cells/retention.h"
 #include "cells/span.h"
 
 namespace cellar {
 
 // The cells of one sequence in one group: spans in order of position. Each span is one holder of
-// its page. A Track does not own its pool; every method takes it, and the tracks of one group are
+// its page. In a recurrent group they are its states: spans of one, at the position of the last
+// token that the state has taken up; the last span is the current state.
+// A Track does not own its pool; every method takes it, and the tracks of one group are
 // always given the same one.
 //
 // Shifting may lay spans over each other (two cells at one position). All methods stay right then;
@@ -23,7 +27,22 @@ public:
     std::span<const Span> spans() const { return spans_; }
     uint32_t n_cells() const { return n_cells_; }
     bool empty() const { return spans_.empty(); }
-    size_t bytes() const { return sizeof(*this) + spans_.capacity() * sizeof(Span); }
+    size_t bytes() const {
+        return sizeof(*this) + spans_.capacity() * sizeof(Span) + forgotten_.bytes();
+    }
+
+    // Positions whose cells left with the window. Verbs that remove or move positions do the same
+    // to these.
+    const Ranges& forgotten() const { return forgotten_; }
+
+    // Recurrent: the position of the first token that the states have taken up.
+    Pos begin() const { return begin_; }
+    void set_begin(Pos begin) { begin_ = begin; }
+
+    // Recurrent: whether a state is kept that has taken up the tokens before `p`, and no more.
+    bool has_state_before(const PagePool& pool, Pos p) const {
+        return !empty() && pos_max_before(pool, p) == p - 1;
+    }
 
     // -1 when empty. O(1), but O(spans) where spans lie over each other.
     Pos pos_min(const PagePool& pool) const;
@@ -55,6 +74,19 @@ public:
     // Appends cells that lie behind every other. `held`: as above.
     void append(PagePool& pool, const Span& grown, bool held);
 
+    // Lets go of the spans of which `keep` keeps nothing, through `release`, and counts their
+    // positions as forgotten if `window`. Only those behind what was forgotten before are looked
+    // at, unless a `sweep` is asked for: because something is kept no longer. O(spans looked at).
+    using Release = std::function<void(const Span&)>;
+    void expire(const PagePool& pool, const Retention& keep, bool window, bool sweep,
+                const Release& release);
+
+    // Recurrent: only the current state is left, at another position.
+    void relabel(PagePool& pool, Pos begin, Pos last);
+
+    // The forgotten positions inside `range` are divided too.
+    void divide_forgotten(Range range, int32_t divisor);
+
     // Puts other spans in the place of those in `range`: `rewrite` appends them to its second
     // argument, or the span itself to keep it, and sees to the holds of what it changes.
     using Rewrite = std::function<void(const Span&, std::vector<Span>&)>;
@@ -73,7 +105,9 @@ private:
     void sort(const PagePool& pool, size_t first);
 
     std::vector<Span> spans_;
+    Ranges forgotten_;
     uint32_t n_cells_ = 0;
+    Pos begin_ = 0;
     bool ordered_ = true;  // no span begins before the one before it ends
 };
 

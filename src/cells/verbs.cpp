@@ -91,11 +91,13 @@ Result<void> Cells::seq_rm(SeqId seq, Pos p0, Pos p1) {
     if (auto ok = check_verb(seq, true); !ok) return ok;
     auto range = read_range(p0, p1);
     if (!range) return pass(std::move(range));
+    if (auto ok = can_rm(seq, p0, p1); !ok) return ok;
     if (range->empty()) return {};
     for (const SeqId id : selected(seq)) {
-        Sequence& tracks = *find(id);
+        Sequence& sequence = *find(id);
         for (uint32_t g = 0; g < n_groups(); g++)
-            tracks[g].remove(pools_[g], *range);
+            sequence.tracks[g].remove(pools_[g], *range);
+        drop_checkpoints(sequence, *range);
         drop_if_empty(id);
     }
     settle();
@@ -108,13 +110,17 @@ Result<void> Cells::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     auto range = read_range(p0, p1);
     if (!range) return pass(std::move(range));
     if (from == to || range->empty()) return {};
+    if (auto ok = check_cp(from, to, *range); !ok) return ok;
     Sequence& target = find_or_add(to);  // first: adding one may move the others
     const Sequence* source = find(from);
     for (uint32_t g = 0; g < n_groups(); g++) {
-        target[g].remove(pools_[g], *range);
-        if (source != nullptr) target[g].adopt(pools_[g], (*source)[g], *range);
+        target.tracks[g].remove(pools_[g], *range);
+        if (source != nullptr) target.tracks[g].adopt(pools_[g], source->tracks[g], *range);
     }
+    drop_checkpoints(target, *range);
+    if (source != nullptr) copy_checkpoints(*source, target, *range);
     drop_if_empty(to);
+    limit_checkpoints(nullptr);
     settle();
     return {};
 }
@@ -138,20 +144,21 @@ Result<void> Cells::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
     std::vector<bool> reencodes;                  // by sequence, then by group
     for (const SeqId id : ids) {
         if (auto ok = check_shift(id, *range, delta); !ok) return ok;
-        const Sequence& tracks = *find(id);
+        const std::vector<Track>& tracks = find(id)->tracks;
         for (uint32_t g = 0; g < n_groups(); g++) {
             const uint64_t cells = cells_to_reencode(tracks[g], g, *range, delta);
-            needed[g] += pages(cells);
+            needed[g] += pages(g, cells);
             reencodes.push_back(cells > 0);
         }
     }
     if (auto ok = make_room(needed); !ok) return ok;
     for (size_t i = 0; i < ids.size(); i++) {
-        Sequence& tracks = *find(ids[i]);
+        Sequence& sequence = *find(ids[i]);
         for (uint32_t g = 0; g < n_groups(); g++) {
-            tracks[g].shift(pools_[g], *range, delta);
-            if (reencodes[i * n_groups() + g]) reencode(tracks[g], g, {0, kMaxPos}, 1);
+            sequence.tracks[g].shift(pools_[g], *range, delta);
+            if (reencodes[i * n_groups() + g]) reencode(sequence.tracks[g], g, {0, kMaxPos}, 1);
         }
+        move_checkpoints(sequence, *range, delta);
         drop_if_empty(ids[i]);
     }
     settle();
@@ -168,13 +175,18 @@ Result<void> Cells::seq_div(SeqId seq, Pos p0, Pos p1, int32_t d) {
     std::vector<uint64_t> needed(n_groups(), 0);  // pages
     for (const SeqId id : ids) {
         if (auto ok = check_scalar(id, *range); !ok) return ok;
+        if (auto ok = check_whole_states(id, *range); !ok) return ok;
         for (uint32_t g = 0; g < n_groups(); g++)
-            needed[g] += pages(count_cells((*find(id))[g], pools_[g], *range));
+            if (!kinds_[g].is_recurrent())
+                needed[g] += pages(g, count_cells(find(id)->tracks[g], pools_[g], *range));
     }
     if (auto ok = make_room(needed); !ok) return ok;
-    for (const SeqId id : ids)
+    for (const SeqId id : ids) {
         for (uint32_t g = 0; g < n_groups(); g++)
-            reencode((*find(id))[g], g, *range, d);
+            divide(find(id)->tracks[g], g, *range, d);
+        drop_checkpoints(*find(id), *range);
+        expire(id, true, nullptr);
+    }
     settle();
     return {};
 }
@@ -184,8 +196,9 @@ Result<void> Cells::clear() {
     finish_moves();
     for (auto& entry : sequences_)
         for (uint32_t g = 0; g < n_groups(); g++)
-            entry.second[g].release(pools_[g]);
+            entry.second.tracks[g].release(pools_[g]);
     sequences_.clear();
+    n_checkpoints_ = 0;
     settle();
     return {};
 }
@@ -216,23 +229,33 @@ std::vector<SeqId> Cells::selected(SeqId seq) const {
 }
 
 void Cells::drop(SeqId seq) {
-    Sequence& tracks = *find(seq);
+    Sequence& sequence = *find(seq);
     for (uint32_t g = 0; g < n_groups(); g++)
-        tracks[g].release(pools_[g]);
+        sequence.tracks[g].release(pools_[g]);
+    drop_checkpoints(sequence, {0, kMaxPos});
     sequences_.erase(value(seq));
 }
 
 void Cells::drop_if_empty(SeqId seq) {
     const auto entry = sequences_.find(value(seq));
-    const bool empty = std::all_of(entry->second.begin(), entry->second.end(),
+    const bool empty = std::all_of(entry->second.tracks.begin(), entry->second.tracks.end(),
                                    [](const Track& track) { return track.empty(); });
-    if (empty) sequences_.erase(entry);
+    if (!empty) return;
+    drop_checkpoints(entry->second, {0, kMaxPos});
+    sequences_.erase(entry);
 }
 
 // No component of a position in `range` may pass the greatest position.
 Result<void> Cells::check_shift(SeqId seq, Range range, int64_t delta) const {
-    const Sequence& tracks = *find(seq);
+    if (auto ok = check_whole_states(seq, range); !ok) return ok;
+    const std::vector<Track>& tracks = find(seq)->tracks;
     for (uint32_t g = 0; g < n_groups(); g++) {
+        if (kinds_[g].is_recurrent() && !tracks[g].empty() && range.contains(tracks[g].begin()) &&
+            tracks[g].begin() + delta < 0)
+            return fail(Code::kUnsupported,
+                        fmt::format("sequence {} moved by {} would lose its first tokens, which "
+                                    "its state has taken up",
+                                    value(seq), delta));
         const Pos greatest = tracks[g].pos_max_before(pools_[g], range.end);
         if (greatest >= range.begin && greatest + delta >= kMaxPos)
             return fail(
@@ -246,7 +269,7 @@ Result<void> Cells::check_shift(SeqId seq, Range range, int64_t delta) const {
 // Image cells share their time and differ in row and column: there is no position to divide.
 Result<void> Cells::check_scalar(SeqId seq, Range range) const {
     if (n_pos_ == 1) return {};
-    const Sequence& tracks = *find(seq);
+    const std::vector<Track>& tracks = find(seq)->tracks;
     for (uint32_t g = 0; g < n_groups(); g++) {
         const PagePool& pool = pools_[g];
         for (const Span& s : tracks[g].spans()) {
@@ -268,6 +291,7 @@ Result<void> Cells::check_scalar(SeqId seq, Range range) const {
 // deltas than are allowed; else 0.
 uint64_t Cells::cells_to_reencode(const Track& track, uint32_t group, Range range,
                                   Pos delta) const {
+    if (kinds_[group].is_recurrent()) return 0;  // nothing in a state knows its position
     std::vector<Pos> deltas;
     uint64_t moved = 0;
     const auto add = [&](Pos d, uint32_t cells) {
@@ -282,6 +306,19 @@ uint64_t Cells::cells_to_reencode(const Track& track, uint32_t group, Range rang
         add(s.delta, s.count - inside);
     }
     return deltas.size() > max_deltas_ ? moved : 0;
+}
+
+// Positions in `range` divided, in one group. A state is not copied: it only stands elsewhere now,
+// and older ones are lost, since several may come to stand at one position.
+void Cells::divide(Track& track, uint32_t group, Range range, int32_t d) {
+    if (!kinds_[group].is_recurrent()) {
+        reencode(track, group, range, d);
+        track.divide_forgotten(range, d);
+        return;
+    }
+    const PagePool& pool = pools_[group];
+    if (!track.empty() && range.contains(track.begin()))
+        track.relabel(pools_[group], track.begin() / d, track.pos_max(pool) / d);
 }
 
 // Copies the cells in `range` whose position changes, or changed since they were encoded, into

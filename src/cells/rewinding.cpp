@@ -1,0 +1,118 @@
+// What Cells answers to verbs that would leave a sequence where its windows or states are not kept.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cells/cells.h"
+
+namespace cellar {
+namespace {
+
+bool overlap(Range a, Range b) {
+    return a.begin < b.end && b.begin < a.end;
+}
+
+bool covers(Range outer, Range inner) {
+    return outer.begin <= inner.begin && inner.end <= outer.end;
+}
+
+// The positions of the tokens that a recurrent track's current state has taken up.
+Range taken_up(const Track& track, const PagePool& pool) {
+    if (track.empty()) return {};
+    return {track.begin(), track.pos_max(pool) + 1};
+}
+
+}  // namespace
+
+Result<void> Cells::can_rm(SeqId seq, Pos p0, Pos p1) const {
+    if (auto ok = check_verb(seq, true); !ok) return ok;
+    const Range range = make_range(p0, p1);
+    if (range.begin > range.end)
+        return fail(Code::kBadRange,
+                    fmt::format("the range [{}, {}) ends before it begins", p0, p1));
+    if (range.empty() || !any_lets_go()) return {};
+    for (const SeqId id : selected(seq))
+        if (auto ok = check_rm(id, range); !ok) return ok;
+    return {};
+}
+
+// Whether the group has what a sequence needs to go on at `end`, with all that it held before.
+Result<void> Cells::check_end(SeqId seq, uint32_t group, Pos end) const {
+    const Track& track = find(seq)->tracks[group];
+    if (end <= 0 || !lets_go(group)) return {};
+    if (kinds_[group].is_recurrent()) {
+        if (end <= track.begin() || track.has_state_before(pools_[group], end)) return {};
+        return fail(Code::kForgotten,
+                    fmt::format("sequence {} cannot end at position {}: no state of the tokens "
+                                "before it is kept",
+                                value(seq), end));
+    }
+    const Range needed = kinds_[group].carries(end - 1);
+    if (!track.forgotten().intersects(needed)) return {};
+    return fail(Code::kForgotten,
+                fmt::format("sequence {} cannot end at position {}: its window from {} on is not "
+                            "kept any more",
+                            value(seq), end, needed.begin));
+}
+
+Result<void> Cells::check_rm(SeqId seq, Range range) const {
+    const Sequence& sequence = *find(seq);
+    for (uint32_t g = 0; g < n_groups(); g++) {
+        const Track& track = sequence.tracks[g];
+        if (!lets_go(g) || track.empty()) continue;
+        const Pos last = track.pos_max(pools_[g]);
+        if (range.begin > last) continue;
+        if (range.end > last) {
+            if (auto ok = check_end(seq, g, range.begin); !ok) return ok;
+            continue;
+        }
+        if (!kinds_[g].is_recurrent()) continue;
+        if (!overlap(range, taken_up(track, pools_[g]))) continue;
+        return fail(Code::kUnsupported,
+                    fmt::format("positions {} to {} of sequence {} cannot be taken out of a state "
+                                "that has gone on to {}",
+                                range.begin, range.end - 1, value(seq), last));
+    }
+    return {};
+}
+
+Result<void> Cells::check_cp(SeqId from, SeqId to, Range range) const {
+    const Sequence* source = find(from);
+    const Sequence* target = find(to);
+    for (uint32_t g = 0; g < n_groups(); g++) {
+        if (!lets_go(g)) continue;
+        const Range taken = source == nullptr ? Range() : taken_up(source->tracks[g], pools_[g]);
+        const Pos end = std::min(range.end, taken.end);
+        if (source != nullptr && range.begin < end)
+            if (auto ok = check_end(from, g, end); !ok) return ok;
+        if (!kinds_[g].is_recurrent()) continue;
+        const bool part = overlap(range, taken) && range.begin > taken.begin;
+        const Range kept = target == nullptr ? Range() : taken_up(target->tracks[g], pools_[g]);
+        const bool joins = !kept.empty() && !covers(range, kept) &&
+                           (overlap(range, taken) || overlap(range, kept));
+        if (part || joins)
+            return fail(Code::kUnsupported,
+                        fmt::format("positions from {} of sequence {} cannot be shared with {}: a "
+                                    "state has no parts",
+                                    range.begin, value(from), value(to)));
+    }
+    return {};
+}
+
+// Shifts and divisions: all that a state has taken up, or nothing of it.
+Result<void> Cells::check_whole_states(SeqId seq, Range range) const {
+    const Sequence& sequence = *find(seq);
+    for (uint32_t g = 0; g < n_groups(); g++) {
+        if (!kinds_[g].is_recurrent()) continue;
+        const Range taken = taken_up(sequence.tracks[g], pools_[g]);
+        if (!overlap(range, taken) || covers(range, taken)) continue;
+        return fail(Code::kUnsupported,
+                    fmt::format("positions from {} of sequence {} cannot be moved by themselves: "
+                                "its state has taken up {} to {}",
+                                range.begin, value(seq), taken.begin, taken.end - 1));
+    }
+    return {};
+}
+
+}  // namespace cellar
