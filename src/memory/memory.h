@@ -21,7 +21,8 @@ namespace cellar {
 
 class Pool;
 
-// The KV of one model layer. A row is what one token writes.
+// The KV of one model layer. A row is what one token writes. In a recurrent group a row is a state:
+// two vectors of head_dim_k and head_dim_v numbers (0 is kept as 1); n_head_kv is 1.
 struct LayerKv {
     uint32_t group = 0;
     uint32_t n_head_kv = 0;
@@ -47,6 +48,21 @@ struct MemoryConfig {
     // Above it `prepare` compacts first, see Cells::defrag_if_above; none: only `defrag` does.
     std::optional<double> defrag_threshold;
     uint32_t defrag_cells = 1024;  // of each group, that one such step moves at most
+    // Cells of each sliding group's pool; 0 or none: as many as full groups have. A sequence needs
+    // window + n_rollback + max_ubatch of them and two pages, and a window for each checkpoint.
+    std::vector<uint32_t> group_cells = {};
+    // Recurrent groups: states that a pool holds, and their types. A sequence at rest needs
+    // n_rollback + 1 of them and one for each checkpoint, and n_rollback + 1 more in a step.
+    uint32_t n_states = 64;
+    KvType type_state_k = KvType::kF32;
+    KvType type_state_v = KvType::kF32;
+    // See CellsConfig. Of checkpoints, besides: what all of them together may keep alive, each
+    // counted with a state or a window of every such layer, shared or not; 0: no limit.
+    bool keeps_windows = false;
+    uint32_t n_rollback = 0;
+    uint32_t max_checkpoints = 0;
+    uint64_t checkpoint_bytes = 0;
+    uint32_t max_ubatch = 512;
 };
 
 // An attention memory: the cells' bookkeeping and the tensors that hold their keys and values.
@@ -72,6 +88,8 @@ public:
                                                   ggml_backend_buffer_type* buffer_type);
 
     Result<void> seq_rm(SeqId seq, Pos p0, Pos p1);
+    Result<void> can_rm(SeqId seq, Pos p0, Pos p1) const { return cells_.can_rm(seq, p0, p1); }
+    Result<void> checkpoint(SeqId seq);
     Result<void> seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
     Result<void> seq_keep(SeqId seq);
     // Keys stay as they are: attention turns them to where they are seen. Errors besides:

@@ -82,6 +82,7 @@ public:
         memory.n_cells = config.n_cells;
         memory.page_size = config.page_size;
         memory.n_pos = config.n_pos;
+        memory.keeps_windows = true;  // the reference never forgets, and tests rewind
         memory.kinds = {config.window > 0 ? GroupKind::sliding(config.window) : GroupKind::full()};
         auto made = Memory::create(memory, nullptr);
         EXPECT_TRUE(made) << made.error().message;
