@@ -95,6 +95,10 @@ public:
     // up; all of it only gets other positions. O(spans of the sequence).
     Result<void> seq_add(SeqId seq, Pos p0, Pos p1, Pos delta);
 
+    // Whether seq_add can move any part of a sequence, every group willing. Where it cannot, some
+    // group keeps a state that has no parts. O(groups).
+    bool can_shift() const;
+
     // Divides the positions of the cells at [p0, p1) by `d`, rounding down. The cells are
     // re-encoded into pages of their own (pending moves). Errors: kInvalidArgument for d < 1,
     // kUnsupported over cells whose position components differ (images) and for a part of what a

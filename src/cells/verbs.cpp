@@ -165,6 +165,11 @@ Result<void> Cells::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
     return {};
 }
 
+bool Cells::can_shift() const {
+    return std::none_of(kinds_.begin(), kinds_.end(),
+                        [](const GroupKind& kind) { return kind.is_recurrent(); });
+}
+
 Result<void> Cells::seq_div(SeqId seq, Pos p0, Pos p1, int32_t d) {
     if (auto ok = check_verb(seq, true); !ok) return ok;
     auto range = read_range(p0, p1);

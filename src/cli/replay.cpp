@@ -88,6 +88,8 @@ const char* const kHelp =
     "  {\"op\":\"seq_cp\",\"from\":0,\"to\":1,\"p0\":A,\"p1\":B}  shares them; -1 or missing is "
     "open\n"
     "  {\"op\":\"seq_add\",\"seq\":0,\"p0\":A,\"p1\":B,\"delta\":D}  moves positions by D\n"
+    "  {\"op\":\"can_shift\"}                              whether seq_add can, before it is "
+    "tried\n"
     "  {\"op\":\"seq_div\",\"seq\":0,\"p0\":A,\"p1\":B,\"d\":D}  divides them by D, rounding down\n"
     "  {\"op\":\"seq_keep\",\"seq\":0}                       forgets every other sequence\n"
     "  {\"op\":\"clear\",\"data\":false}                      forgets all; true also zeroes cells\n"

@@ -89,6 +89,7 @@ const std::vector<Replayer::Operation>& Replayer::operations() {
         {"seq_rm", {"seq", "p0", "p1"}, &Replayer::seq_rm},
         {"seq_cp", {"from", "to", "p0", "p1"}, &Replayer::seq_cp},
         {"seq_add", {"seq", "p0", "p1", "delta"}, &Replayer::seq_add},
+        {"can_shift", {}, &Replayer::can_shift},
         {"seq_div", {"seq", "p0", "p1", "d"}, &Replayer::seq_div},
         {"seq_keep", {"seq"}, &Replayer::seq_keep},
         {"clear", {"data"}, &Replayer::clear},
@@ -199,6 +200,10 @@ Result<Answer> Replayer::seq_add(const JsonFields& fields) {
         return pass(std::move(delta));
     }
     return done(memory().seq_add(part->seq, part->p0, part->p1, static_cast<Pos>(*delta)));
+}
+
+Result<Answer> Replayer::can_shift(const JsonFields& /*fields*/) {
+    return Answer{{"can_shift", memory().can_shift()}};
 }
 
 Result<Answer> Replayer::seq_div(const JsonFields& fields) {

@@ -49,6 +49,7 @@ private:
     Result<Answer> seq_cp(const JsonFields& fields);
     Result<Answer> seq_add(const JsonFields& fields);
     Result<Answer> seq_div(const JsonFields& fields);
+    Result<Answer> can_shift(const JsonFields& fields);
     Result<Answer> seq_keep(const JsonFields& fields);
     Result<Answer> clear(const JsonFields& fields);
     Result<Answer> defrag(const JsonFields& fields);

@@ -95,6 +95,8 @@ public:
     // Keys stay as they are: attention turns them to where they are seen. Errors besides:
     // kUnsupported for positions of several components.
     Result<void> seq_add(SeqId seq, Pos p0, Pos p1, Pos delta);
+    // Whether seq_add can move parts of sequences: asked before anything is tried.
+    bool can_shift() const { return config_.n_pos == 1 && cells_.can_shift(); }
     // Leaves moves pending. Errors besides: as seq_add.
     Result<void> seq_div(SeqId seq, Pos p0, Pos p1, int32_t d);
     // Compaction, the copies included. O(pool + spans + cells moved). kBusy while moves are

@@ -39,6 +39,15 @@ TEST_F(ScenarioR21Rules, MinusOneNamesEverySequenceButNoTargetOfACopy) {
     EXPECT_EQ(held(1), 0u);
 }
 
+TEST(CanShift, NotWhereAGroupKeepsStatesWithoutParts) {
+    EXPECT_TRUE(Cells::create({{64}, 4, 1})->can_shift());
+    const auto with = [](GroupKind kind) {
+        return Cells::create({{64, 64}, 4, 1, 8, {GroupKind::full(), kind}})->can_shift();
+    };
+    EXPECT_TRUE(with(GroupKind::sliding(8)));
+    EXPECT_FALSE(with(GroupKind::recurrent()));
+}
+
 TEST_F(ScenarioR21Rules, NegativeEndsAreOpenAndAnInvertedRangeIsRefused) {
     EXPECT_EQ(cells_.seq_rm(SeqId{0}, 5, 3).error().code, Code::kBadRange);
     EXPECT_EQ(cells_.seq_add(SeqId{0}, 5, 3, 1).error().code, Code::kBadRange);

@@ -141,6 +141,10 @@ class ReplayTest(CellarTest):
         self.assertEqual(answers[3]["used_cells"], 1)
         self.assertEqual([each["seq"] for each in answers[3]["sequences"]], [3])
 
+    def test_says_whether_positions_can_be_moved(self):
+        self.assertEqual(self.replay(NEW, {"op": "can_shift"})[1],
+                         {"ok": True, "can_shift": True})
+
     def test_shifts_and_divisions_move_positions(self):
         logits = {"op": "decode", "items": [{"seq": 0, "tokens": [9]}], "logits": "last"}
         tokens = {"op": "decode", "items": [{"seq": 0, "tokens": list(range(1, 13))}]}
