@@ -48,6 +48,7 @@ public:
             return pass(std::move(reply));
         }
         conversation_.record(std::move(prompt), reply->tokens);
+        conversation_.drop(options_.context_shift.value_or(0), reply->usage.dropped);
         if (Result<void> shown = show(*reply); !shown) {
             return pass(std::move(shown));
         }
@@ -67,7 +68,7 @@ private:
             return printed;
         }
         const uint32_t n_ctx = writer_.engine->options().n_ctx;
-        if (reply.usage.prompt + reply.usage.generated > n_ctx) {
+        if (!options_.context_shift && reply.usage.prompt + reply.usage.generated > n_ctx) {
             complain(fmt::format(
                 "the context of {} tokens is full; enter /clear to begin a new conversation",
                 n_ctx));

@@ -28,6 +28,11 @@ void add_writer_options(CLI::App& app, WriterOptions& options) {
     add_sampling_options(app, options.sampling);
     app.add_flag("--ignore-eos", options.ignore_eos,
                  "go on after tokens that end a text, as after any other");
+    add_whole(app, "--context-shift", 0, std::numeric_limits<int32_t>::max(),
+              "when the context is full: keep so many tokens from its beginning, drop the older "
+              "half of the rest, and go on (unless given, the text ends)",
+              [&options](int64_t n) { options.context_shift = static_cast<uint32_t>(n); })
+        ->type_name("KEEP");
     app.add_flag("-v,--verbose", options.verbose, "say on standard error what was computed");
     app.callback([&options] {
         if (Result<Sampler> sampler = Sampler::create(options.sampling); !sampler) {
@@ -49,7 +54,9 @@ Result<Writer> Writer::create(const WriterOptions& options) {
         complain(fmt::format("note: the model was trained on {} tokens of context, not {}",
                              info.n_ctx_train, n_ctx));
     }
-    auto decoder = Decoder::create(*writer.loaded->model, options.compute.decoder_options(n_ctx));
+    const uint32_t spare = options.context_shift ? Engine::shift_cells(options.compute.page) : 0;
+    auto decoder =
+        Decoder::create(*writer.loaded->model, options.compute.decoder_options(n_ctx + spare));
     if (!decoder) {
         return pass(std::move(decoder));
     }
@@ -73,6 +80,7 @@ Request make_request(const WriterOptions& options, std::vector<Token> prompt) {
     request.sampling = options.sampling;
     request.max_tokens = options.max_tokens;
     request.ignore_eos = options.ignore_eos;
+    request.context_shift = options.context_shift;
     return request;
 }
 

@@ -19,6 +19,7 @@ struct WriterOptions {
     SamplerParams sampling;
     std::optional<uint32_t> max_tokens;
     bool ignore_eos = false;
+    std::optional<uint32_t> context_shift;
     bool json = false;
     bool verbose = false;
 };

@@ -24,4 +24,9 @@ void Conversation::record(std::vector<Token> prompt, std::span<const Token> repl
     tokens_.insert(tokens_.end(), reply.begin(), reply.end());
 }
 
+void Conversation::drop(size_t first, size_t n) {
+    const auto begin = tokens_.begin() + static_cast<ptrdiff_t>(first);
+    tokens_.erase(begin, begin + static_cast<ptrdiff_t>(n));
+}
+
 }  // namespace cellar

@@ -26,6 +26,9 @@ public:
     // The conversation is `prompt`, then `reply`: tokens as sampled, without one that ends a turn.
     void record(std::vector<Token> prompt, std::span<const Token> reply);
 
+    // Forgets the tokens [first, first + n), as the session that holds them did.
+    void drop(size_t first, size_t n);
+
     void clear() { tokens_.clear(); }
 
 private:

@@ -43,9 +43,19 @@ Result<RequestId> Engine::submit(Request request) {
     }
     const RequestId id{next_request_++};
     auto task = std::make_unique<Task>(id, std::move(request), *std::move(sampler));
-    const uint64_t longest = uint64_t{task->usage.prompt} + task->max_tokens;
-    scheduler_.add(std::move(task), std::min<uint64_t>(longest, options_.n_ctx));
+    const uint64_t cells = cells_for(*task);
+    scheduler_.add(std::move(task), cells);
     return id;
+}
+
+// What the task's longest possible text needs.
+uint64_t Engine::cells_for(const Task& task) const {
+    const uint64_t longest = uint64_t{task.usage.prompt} + task.max_tokens;
+    const auto& session = task.request.session;
+    const bool shifts = (task.request.context_shift && longest > options_.n_ctx) ||
+                        (session && sessions_.at(*session).shifted);
+    const uint64_t cells = scheduler_.in_pages(std::min<uint64_t>(longest, options_.n_ctx));
+    return cells + (shifts ? kShiftPages * decoder_.memory().config().page_size : 0);
 }
 
 void Engine::cancel(RequestId id) {
@@ -95,14 +105,16 @@ void Engine::admit() {
     }
     while (Task* next = scheduler_.next()) {
         const auto& session = next->request.session;
-        const size_t held_already = session ? held(*session) : 0;
+        const uint64_t held_already = session ? sessions_.at(*session).cells : 0;
         if (scheduler_.admit(held_already)) {
-            begin(*next);
+            if (Result<void> begun = begin(*next); !begun) {
+                end(*next, std::move(begun).error());
+            }
         } else if (scheduler_.any_running()) {
             return;
         } else {
             // Only idle sessions stand in its way, and nothing here will ever remove them.
-            const uint64_t free = scheduler_.free_cells() + scheduler_.in_pages(held_already);
+            const uint64_t free = scheduler_.free_cells() + held_already;
             Error error{Code::kNoRoom,
                         fmt::format("the request needs {} cells, but sessions leave only {} free",
                                     next->cells, free),
@@ -112,15 +124,52 @@ void Engine::admit() {
     }
 }
 
-void Engine::begin(Task& task) {
+Result<void> Engine::begin(Task& task) {
     if (!task.request.session) {
         task.seq = take_seq();
-        return;
+        return {};
     }
     Session& session = sessions_.at(*task.request.session);
     task.seq = session.seq;
     task.n_computed = session.rewind_to(task.tokens, decoder_.memory());
     task.usage.cached = static_cast<uint32_t>(task.n_computed);
+    const size_t more = task.left();
+    if (task.tokens.size() <= options_.n_ctx) {
+        return {};
+    }
+    const size_t most = options_.n_ctx - std::min<size_t>(more, options_.n_ctx);
+    const auto n = tokens_to_drop(task.n_computed, task.request.context_shift.value_or(0), most);
+    if (!n) {
+        // The session could not be rewound, and so there is nothing to drop.
+        return fail(Code::kBadRange,
+                    fmt::format("the prompt has {} tokens to compute, but the context has room "
+                                "for {}",
+                                more, options_.n_ctx));
+    }
+    return shift(task, *n);
+}
+
+// Drops `n` of the tokens that are computed.
+Result<void> Engine::shift(Task& task, size_t n) {
+    const size_t keep = *task.request.context_shift;
+    const auto left = drop_tokens(decoder_.memory(), *task.seq, task.n_computed, keep, n);
+    if (!left) {
+        return tl::unexpected<Error>(left.error());
+    }
+    const auto first = task.tokens.begin() + static_cast<ptrdiff_t>(keep);
+    task.tokens.erase(first, first + static_cast<ptrdiff_t>(n));
+    task.n_computed = *left;
+    task.usage.dropped += static_cast<uint32_t>(n);
+    return {};
+}
+
+// So that the newest token finds a cell.
+Result<void> Engine::shift_if_full(Task& task) {
+    if (task.tokens.size() <= options_.n_ctx) {
+        return {};
+    }
+    return shift(task,
+                 *tokens_to_drop(task.n_computed, *task.request.context_shift, options_.n_ctx - 1));
 }
 
 // After a step that computed `pick`: the task has more cells, and perhaps another token.
@@ -145,9 +194,12 @@ void Engine::advance(const Scheduler::Pick& pick, const std::optional<Result<Tok
         task.tokens.push_back(*token);
         task.usage.generated++;
         events_.push_back({task.id, *token, std::nullopt, std::nullopt, task.usage});
-        if (!task.wants_more() || task.tokens.size() > options_.n_ctx) {
+        const bool full = task.tokens.size() > options_.n_ctx && !task.request.context_shift;
+        if (!task.wants_more() || full) {
             retire(task, true);
             events_.back().stop = StopReason::kLength;
+        } else if (Result<void> shifted = shift_if_full(task); !shifted) {
+            end(task, std::move(shifted).error());
         }
     }
 }
@@ -182,11 +234,14 @@ void Engine::retire(Task& task, bool sound) {
     if (task.seq && sound) {
         task.tokens.resize(task.n_computed);
         session.tokens = std::move(task.tokens);
+        session.shifted = session.shifted || task.usage.dropped > 0;
     } else if (task.seq) {
         forget(session.seq);
         session.tokens.clear();
     }
-    scheduler_.remove(task.id, session.tokens.size());
+    session.shifted = session.shifted && !session.tokens.empty();
+    session.cells = cells_held(decoder_.memory(), session.seq);
+    scheduler_.remove(task.id, session.cells);
 }
 
 // Never refused: the engine leaves no plan open, and the range is whole.
@@ -219,7 +274,7 @@ Result<void> Engine::close_session(SessionId id) {
     }
     forget(it->second.seq);
     free_seqs_.push_back(it->second.seq);
-    scheduler_.give_back(it->second.tokens.size());
+    scheduler_.give_back(it->second.cells);
     sessions_.erase(it);
     return {};
 }
@@ -227,34 +282,6 @@ Result<void> Engine::close_session(SessionId id) {
 size_t Engine::held(SessionId id) const {
     const auto it = sessions_.find(id);
     return it == sessions_.end() ? 0 : it->second.tokens.size();
-}
-
-Result<void> Engine::check(const Request& request) const {
-    if (request.prompt.empty()) {
-        return fail(Code::kInvalidArgument, "the prompt is empty");
-    }
-    if (request.prompt.size() > options_.n_ctx) {
-        return fail(Code::kBadRange,
-                    fmt::format("the prompt has {} tokens, but the context has room for {}",
-                                request.prompt.size(), options_.n_ctx));
-    }
-    for (const Token token : request.prompt) {
-        if (token < 0 || static_cast<uint32_t>(token) >= options_.n_vocab) {
-            return fail(Code::kInvalidArgument,
-                        fmt::format("{} is no token: the vocabulary has {}, counted from 0", token,
-                                    options_.n_vocab));
-        }
-    }
-    if (request.session) {
-        const auto it = sessions_.find(*request.session);
-        if (it == sessions_.end()) {
-            return fail(Code::kBadRange, "the request names a session that does not exist");
-        }
-        if (it->second.busy) {
-            return fail(Code::kBusy, "the session has a request that has not ended");
-        }
-    }
-    return {};
 }
 
 }  // namespace cellar

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/context_shift.h"
 #include "engine/decoder.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
@@ -29,16 +30,20 @@ struct EngineOptions {
 //   }
 //
 // A text ends with kLength when its newest token finds the context full: a prompt of P tokens can
-// be followed by n_ctx - P + 1, since the last one needs no cell. All sequences of the decoder's
-// memory are the engine's. Not thread-safe.
+// be followed by n_ctx - P + 1, since the last one needs no cell. With Request::context_shift it
+// goes on instead: see context_shift.h. All sequences of the decoder's memory are the engine's. Not
+// thread-safe.
 class Engine {
 public:
     // `decoder` must outlive the engine. Errors: kInvalidArgument for options that do not fit it.
     static Result<std::unique_ptr<Engine>> create(Decoder& decoder, const EngineOptions& options);
 
     // Queues a request. Errors: kInvalidArgument for a prompt that is empty or holds what is no
-    // token, or for absurd sampling; kBadRange for a prompt longer than the context or an unknown
-    // session; kBusy for a session with another request.
+    // token, for absurd sampling, or for a context shift that keeps the whole context or that the
+    // memory has no pages for (kShiftPages); kBadRange for a prompt longer than the context (of a
+    // session that may shift, for one with more new tokens than that) or an unknown session;
+    // kUnsupported for a context shift in a memory that cannot move positions; kBusy for a session
+    // with another request.
     Result<RequestId> submit(Request request);
 
     // The request ends with kCancelled in the next step. Unknown or ended ones: does nothing.
@@ -59,14 +64,25 @@ public:
     // How many tokens the session's sequence holds; 0 for an unknown one.
     size_t held(SessionId id) const;
 
+    // Cells that the memory needs beyond n_ctx for context shifts: kShiftPages, and what n_ctx
+    // lacks of whole pages.
+    static constexpr uint32_t shift_cells(uint32_t page_size) {
+        return (kShiftPages + 1) * page_size - 1;
+    }
+
     const EngineOptions& options() const { return options_; }
 
 private:
     Engine(Decoder& decoder, const EngineOptions& options);
 
     Result<void> check(const Request& request) const;
+    Result<void> check_shift(const Request& request) const;
+    Result<void> check_length(const Request& request) const;
+    uint64_t cells_for(const Task& task) const;
     void admit();
-    void begin(Task& task);
+    Result<void> begin(Task& task);
+    Result<void> shift(Task& task, size_t n);
+    Result<void> shift_if_full(Task& task);
     void advance(const Scheduler::Pick& pick, const std::optional<Result<Token>>& sampled);
     bool is_end(const Task& task, Token token) const;
     void end(Task& task, StopReason reason);

@@ -22,6 +22,9 @@ struct Request {
     std::optional<uint32_t> max_tokens;  // to generate; none: until the context is full
     bool ignore_eos = false;             // go on after end-of-generation tokens, as after any other
     std::optional<SessionId> session;    // computes in this session's sequence, and leaves it there
+    // When the context is full: keep so many tokens from the beginning, drop the older half of the
+    // others, and go on. None: the text ends.
+    std::optional<uint32_t> context_shift;
 };
 
 enum class StopReason {
@@ -42,6 +45,7 @@ struct Usage {
     uint32_t cached = 0;     // of these, held already when the request began
     uint32_t computed = 0;   // that this request computed, of prompt and generated ones
     uint32_t generated = 0;  // handed out
+    uint32_t dropped = 0;    // forgotten behind the first ones, by context shifts
 };
 
 // What a step did for one request: a token, an end, or both at once.

@@ -18,8 +18,8 @@ struct Task {
     Task(RequestId id_, Request request_, Sampler sampler_);
 
     bool wants_more() const { return usage.generated < max_tokens; }
-    // All but its newest token is computed: the next step gives it a token.
-    bool decoding() const { return usage.generated > 0; }
+    // It writes, and all but its newest token is computed: the next step gives it a token.
+    bool decoding() const { return usage.generated > 0 && left() == 1; }
     size_t left() const { return tokens.size() - n_computed; }
 
     RequestId id;

@@ -14,11 +14,16 @@ namespace cellar {
 struct Session {
     SeqId seq{0};
     std::vector<Token> tokens;
-    bool busy = false;  // a request runs, or waits to run, in it
+    uint64_t cells = 0;    // of the pages that they stand on
+    bool shifted = false;  // some of them were moved, see kShiftPages
+    bool busy = false;     // a request runs, or waits to run, in it
 
-    // Makes the sequence hold a beginning of `prompt` and nothing else; returns its length. That is
-    // the longest beginning already held, but never all of `prompt`: the last token has to be
-    // computed for its logits. A sequence that cannot be rewound that far is emptied.
+    // How many of its tokens `prompt` begins with, leaving at least one of `prompt` over: the last
+    // token has to be computed for its logits.
+    size_t shares(std::span<const Token> prompt) const;
+
+    // Makes the sequence hold a beginning of `prompt` and nothing else; returns its length: what it
+    // shares, or 0 for a sequence that cannot be rewound that far and is emptied.
     size_t rewind_to(std::span<const Token> prompt, Memory& memory);
 };
 

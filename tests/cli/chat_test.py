@@ -74,6 +74,15 @@ class ChatTest(CellarTest):
         self.assertEqual(plain.returncode, 0)
         self.assertIn(b"context of 60 tokens is full", plain.stderr)
 
+    def test_context_shift_goes_on_when_the_context_is_full(self):
+        done = run("chat", "-m", self.chatty, "-c", 100, "--json", "--ignore-eos", "-n", 30,
+                   "--context-shift", 4, stdin="Hello\nSo?\n" * 5)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        turns = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([len(turn["tokens"]) for turn in turns], [30] * 10)
+        for turn in turns:
+            self.assertLessEqual(turn["timings"]["prompt_n"], 60)  # what is new, and no more
+
     def test_model_without_a_chat_format_is_refused(self):
         base = str(self.folder / "base.gguf")
         gguf_edit.make_chatty(TINY, base, template=None)

@@ -112,6 +112,16 @@ class GenerateTest(CellarTest):
             self.assertEqual(len(answer["tokens"]), 40 - 3 + 1)
             self.assertEqual(answer["stop_reason"], "length")
 
+    def test_context_shift_goes_on_when_the_context_is_full(self):
+        settings = ["-p", "x" * 50, "--raw", "-c", 64, "-n", 512, "--ignore-eos", "--temp", 0]
+        shifted = self.generate(*settings, "--context-shift", 4)
+        self.assertEqual((len(shifted["tokens"]), shifted["stop_reason"]), (512, "length"))
+        self.assertEqual(shifted["tokens"][:15], self.generate(*settings)["tokens"])
+        for keep, message in [(64, "keeps 64 tokens leaves none to drop of a context of 64"),
+                              (-1, "--context-shift takes"), ("", "--context-shift takes")]:
+            self.fail_with(1 if keep == 64 else 2, message, "generate", "-m", self.chatty,
+                           *settings, "--context-shift", keep)
+
     def test_context_is_the_models_unless_given(self):
         answer = self.generate("-p", "abc", "--raw", "-c", 0, "--ignore-eos")
         self.assertEqual(len(answer["tokens"]), 256 - 3 + 1)

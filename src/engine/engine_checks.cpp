@@ -1,0 +1,81 @@
+// What Engine::submit refuses.
+
+#include <fmt/format.h>
+
+#include "engine/engine.h"
+
+namespace cellar {
+
+Result<void> Engine::check(const Request& request) const {
+    if (request.prompt.empty()) {
+        return fail(Code::kInvalidArgument, "the prompt is empty");
+    }
+    for (const Token token : request.prompt) {
+        if (token < 0 || static_cast<uint32_t>(token) >= options_.n_vocab) {
+            return fail(Code::kInvalidArgument,
+                        fmt::format("{} is no token: the vocabulary has {}, counted from 0", token,
+                                    options_.n_vocab));
+        }
+    }
+    if (request.session) {
+        const auto it = sessions_.find(*request.session);
+        if (it == sessions_.end()) {
+            return fail(Code::kBadRange, "the request names a session that does not exist");
+        }
+        if (it->second.busy) {
+            return fail(Code::kBusy, "the session has a request that has not ended");
+        }
+    }
+    if (auto fine = check_shift(request); !fine) {
+        return fine;
+    }
+    return check_length(request);
+}
+
+Result<void> Engine::check_shift(const Request& request) const {
+    if (!request.context_shift) {
+        return {};
+    }
+    if (*request.context_shift >= options_.n_ctx) {
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a context shift that keeps {} tokens leaves none to drop of a "
+                                "context of {}",
+                                *request.context_shift, options_.n_ctx));
+    }
+    const Memory& memory = decoder_.memory();
+    if (!memory.can_shift()) {
+        return fail(Code::kUnsupported,
+                    "this model's memory cannot move positions, which a context shift needs");
+    }
+    const MemoryConfig& config = memory.config();
+    const uint64_t cells =
+        scheduler_.in_pages(options_.n_ctx) + uint64_t{kShiftPages} * config.page_size;
+    if (cells > config.n_cells) {
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a context of {} tokens that shifts needs a memory of {} cells, "
+                                "not {}",
+                                options_.n_ctx, cells, config.n_cells));
+    }
+    return {};
+}
+
+// A session that may shift only has to find room for what is new.
+Result<void> Engine::check_length(const Request& request) const {
+    const size_t n = request.prompt.size();
+    if (n <= options_.n_ctx) {
+        return {};
+    }
+    if (request.session && request.context_shift) {
+        const size_t same = sessions_.at(*request.session).shares(request.prompt);
+        const size_t more = n - same;
+        if (more < options_.n_ctx &&
+            tokens_to_drop(same, *request.context_shift, options_.n_ctx - more)) {
+            return {};
+        }
+    }
+    return fail(Code::kBadRange,
+                fmt::format("the prompt has {} tokens, but the context has room for {}", n,
+                            options_.n_ctx));
+}
+
+}  // namespace cellar
