@@ -110,7 +110,6 @@ ggml_tensor* GraphAttention::gather(ggml_tensor* pool, int64_t n_head_kv, const 
 
 // Gathered keys [head_dim * n_head_kv, n] at the positions where they are seen. Zero rows stay so.
 ggml_tensor* GraphAttention::turn(ggml_tensor* rows, int64_t n_head_kv, const Rope& rope) {
-    assert(memory_.config().n_pos == 1);
     if (turns_ == nullptr)
         turns_ = input(ggml_new_tensor_1d(ctx_, GGML_TYPE_I32, rows->ne[1]), "turns");
     return turn_rows(ctx_, rows, n_head_kv, turns_, rope);

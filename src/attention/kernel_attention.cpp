@@ -108,7 +108,6 @@ ggml_tensor* KernelAttention::with_turned(ggml_tensor* q, const Rope* rope) {
     if (turned_items_ == nullptr) return q;
     ggml_tensor* turned = ggml_get_rows(ctx_, q, turned_items_);
     if (rope != nullptr) {
-        assert(memory_.config().n_pos == 1);
         if (turned_deltas_ == nullptr) {
             turned_deltas_ =
                 input(ggml_new_tensor_1d(ctx_, GGML_TYPE_I32, shape_.n_turned), "turned_deltas");

@@ -8,6 +8,12 @@ namespace cellar {
 
 ggml_tensor* apply_rope(ggml_context* ctx, ggml_tensor* x, ggml_tensor* positions,
                         const Rope& rope) {
+    if ((rope.mode & GGML_ROPE_TYPE_MROPE) != 0) {
+        std::array<int, 4> sections = rope.sections;  // which ggml takes as writable
+        return ggml_rope_multi(ctx, x, positions, rope.factors, rope.n_dims, sections.data(),
+                               rope.mode, rope.n_ctx_orig, rope.freq_base, rope.freq_scale,
+                               rope.ext_factor, rope.attn_factor, rope.beta_fast, rope.beta_slow);
+    }
     return ggml_rope_ext(ctx, x, positions, rope.factors, rope.n_dims, rope.mode, rope.n_ctx_orig,
                          rope.freq_base, rope.freq_scale, rope.ext_factor, rope.attn_factor,
                          rope.beta_fast, rope.beta_slow);
@@ -16,6 +22,7 @@ ggml_tensor* apply_rope(ggml_context* ctx, ggml_tensor* x, ggml_tensor* position
 ggml_tensor* turn_rows(ggml_context* ctx, ggml_tensor* rows, int64_t n_head, ggml_tensor* deltas,
                        const Rope& rope) {
     Rope further = rope;
+    if ((rope.mode & GGML_ROPE_TYPE_MROPE) != 0) further.mode = GGML_ROPE_TYPE_NEOX;
     // Where it blends frequencies (YaRN) ggml multiplies by
     // attn_factor * (1 + 0.1 ln(1 / freq_scale)).
     further.attn_factor =

@@ -271,7 +271,8 @@ Result<void> Cells::check_shift(SeqId seq, Range range, int64_t delta) const {
     return {};
 }
 
-// Image cells share their time and differ in row and column: there is no position to divide.
+// Image cells share their time and differ in row and column: there is no position to divide. The
+// fourth component tells nothing: texts leave it 0 or let it count along, and no model turns by it.
 Result<void> Cells::check_scalar(SeqId seq, Range range) const {
     if (n_pos_ == 1) return {};
     const std::vector<Track>& tracks = find(seq)->tracks;
@@ -280,7 +281,7 @@ Result<void> Cells::check_scalar(SeqId seq, Range range) const {
         for (const Span& s : tracks[g].spans()) {
             for (uint32_t i = 0; i < s.count; i++) {
                 if (!range.contains(pos(g, s, i))) continue;
-                for (uint32_t c = 1; c < n_pos_; c++)
+                for (uint32_t c = 1; c < std::min(n_pos_, 3u); c++)
                     if (pool.component(s.page, s.first + i, c) != pool.pos(s.page, s.first + i))
                         return fail(Code::kUnsupported,
                                     fmt::format("position {} of sequence {} is a vector and cannot "

@@ -216,14 +216,12 @@ Result<void> Memory::seq_keep(SeqId seq) {
 }
 
 Result<void> Memory::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
-    if (auto ok = check_turns(); !ok) return ok;
     maybe_sparse_ = true;
     return told(cells_.seq_add(seq, p0, p1, delta),
                 [&] { return fmt::format("shifted {} by {:+}", part(seq, p0, p1), delta); });
 }
 
 Result<void> Memory::seq_div(SeqId seq, Pos p0, Pos p1, int32_t d) {
-    if (auto ok = check_turns(); !ok) return ok;
     maybe_sparse_ = true;
     return told(cells_.seq_div(seq, p0, p1, d),
                 [&] { return fmt::format("divided {} by {}", part(seq, p0, p1), d); });
@@ -234,12 +232,6 @@ Result<void> Memory::set_limits(SeqId seq, const SeqLimits& limits) {
         return fmt::format("promised {} {} cells, and allowed {}", name(seq), limits.guaranteed,
                            limits.maximum);
     });
-}
-
-Result<void> Memory::check_turns() const {
-    if (config_.n_pos == 1) return {};
-    return fail(Code::kUnsupported,
-                fmt::format("positions of {} components cannot be moved yet", config_.n_pos));
 }
 
 Result<uint32_t> Memory::defrag(uint32_t max_cells) {

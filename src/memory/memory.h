@@ -92,12 +92,12 @@ public:
     Result<void> checkpoint(SeqId seq);
     Result<void> seq_cp(SeqId from, SeqId to, Pos p0, Pos p1);
     Result<void> seq_keep(SeqId seq);
-    // Keys stay as they are: attention turns them to where they are seen. Errors besides:
-    // kUnsupported for positions of several components.
+    // Keys stay as they are: attention turns them to where they are seen. Of positions of several
+    // components all move alike.
     Result<void> seq_add(SeqId seq, Pos p0, Pos p1, Pos delta);
     // Whether seq_add can move parts of sequences: asked before anything is tried.
-    bool can_shift() const { return config_.n_pos == 1 && cells_.can_shift(); }
-    // Leaves moves pending. Errors besides: as seq_add.
+    bool can_shift() const { return cells_.can_shift(); }
+    // Leaves moves pending.
     Result<void> seq_div(SeqId seq, Pos p0, Pos p1, int32_t d);
     // Compaction, the copies included. O(pool + spans + cells moved). kBusy while moves are
     // pending.
@@ -154,7 +154,6 @@ private:
     template <class Tell>
     Result<void> told(Result<void>&& result, const Tell& tell) const;
     void copy(uint32_t group, const CellCopy& copy, bool turns);
-    Result<void> check_turns() const;
     Result<uint32_t> finish_defrag(Result<uint32_t>&& moved);
     void compact_if_due();
 

@@ -113,7 +113,7 @@ public:
 
     // Appends `n` items to each of the sequences, neighbours together.
     double append(const std::vector<int>& seqs, uint32_t n) {
-        Batch batch;
+        Batch batch(config_.n_pos);
         for (const int seq : seqs) {
             for (uint32_t i = 0; i < n; i++)
                 batch.add(0, SeqId{seq});

@@ -19,6 +19,7 @@
 #include "attention/mrope.h"
 #include "attention/reference.h"
 #include "attention/relative_buckets.h"
+#include "attention/rope.h"
 
 namespace cellar {
 namespace {
@@ -262,6 +263,38 @@ TEST(MropeTest, GgmlTurnsEachSectionByItsComponent) {
                         graph.tensor(GGML_TYPE_I32, {n_tokens * 4, 1, 1}, by_component), nullptr,
                         kHeadDim, sections.data(), GGML_ROPE_TYPE_MROPE, 0, 10000, 1, 0, 1, 32, 1));
     expect_near(plain_mrope(x, positions, sections, kHeadDim), theirs, 1e-5f);
+}
+
+// Keys that were turned by vectors, and then by a delta, stand where vectors moved by it would have
+// put them: in each section, whatever the component.
+TEST(MropeTest, ADeltaMovesEveryComponent) {
+    constexpr int64_t kHeadDim = 32, kHeads = 2;
+    constexpr Pos kDelta = -3;
+    const std::vector<MropePos> positions = text_image_text();
+    const auto n = static_cast<int64_t>(positions.size());
+    const std::vector<float> x =
+        random_values(positions.size() * static_cast<size_t>(kHeadDim * kHeads), 8);
+    Rope rope;
+    rope.n_dims = kHeadDim;
+    rope.sections = {6, 5, 5, 0};
+    for (const int mode : {GGML_ROPE_TYPE_MROPE, GGML_ROPE_TYPE_IMROPE}) {
+        rope.mode = mode;
+        Graph graph;
+        const auto turned = [&](Pos moved) {
+            std::vector<int32_t> by_component;
+            for (size_t c = 0; c < 4; c++) {
+                for (const MropePos& pos : positions)
+                    by_component.push_back(pos[c] + moved);
+            }
+            return apply_rope(graph.ctx(), graph.tensor(GGML_TYPE_F32, {kHeadDim, kHeads, n}, x),
+                              graph.tensor(GGML_TYPE_I32, {n * 4, 1, 1}, by_component), rope);
+        };
+        ggml_tensor* rows = ggml_reshape_2d(graph.ctx(), turned(0), kHeadDim * kHeads, n);
+        const std::vector<Pos> deltas(positions.size(), kDelta);
+        const auto further = graph.compute(turn_rows(
+            graph.ctx(), rows, kHeads, graph.tensor(GGML_TYPE_I32, {n, 1, 1}, deltas), rope));
+        expect_near(further, graph.compute(turned(kDelta)), 1e-5f);
+    }
 }
 
 // -- Masks of encoders -----------------------------------------------------------------------

@@ -44,6 +44,16 @@ Rope rope(int mode, int n_dims = 32) {
     return rope;
 }
 
+Rope sections(int mode) {
+    Rope sectioned = rope(mode);
+    sectioned.sections = {8, 4, 4, 0};
+    return sectioned;
+}
+
+bool has_sections(const Rope& rope) {
+    return (rope.mode & GGML_ROPE_TYPE_MROPE) != 0;
+}
+
 Rope linear() {
     Rope scaled = rope(GGML_ROPE_TYPE_NORMAL);
     scaled.freq_scale = 0.25f;
@@ -85,7 +95,7 @@ double angle(const RopeCase& c, size_t pair) {
 
 std::vector<float> turned(const RopeCase& c, std::vector<float> key, Pos delta) {
     const auto n_dims = static_cast<size_t>(c.rope.n_dims);
-    const bool neox = c.rope.mode == GGML_ROPE_TYPE_NEOX;
+    const bool neox = c.rope.mode == GGML_ROPE_TYPE_NEOX || has_sections(c.rope);
     constexpr size_t kHeadDim = 32;
     for (size_t head = 0; head < key.size(); head += kHeadDim) {
         for (size_t pair = 0; pair < n_dims / 2; pair++) {
@@ -119,6 +129,7 @@ protected:
         config.type_k = std::get<KvType>(GetParam());
         config.path = std::get<Path>(GetParam()).options;
         config.params.rope = &rope_;
+        config.n_pos = has_sections(rope_) ? 4 : 1;
         return config;
     }
 
@@ -143,20 +154,56 @@ TEST_P(TurnedKeysTest, EqualKeysAtTheirNewPositions) {
     EXPECT_LE(rig.append({2, 1, 0}, 2), kTolerance);
 }
 
+class ScenarioR18 : public TurnedKeysTest {};
+
+TEST_P(ScenarioR18, ShiftWithEveryKeyType) {
+    const auto turn = [](const std::vector<float>& key, Pos delta) {
+        return turned(rope_case(), key, delta);
+    };
+    AttentionRig rig(config()), moved_to_and_fro(config());
+    for (AttentionRig* each : {&rig, &moved_to_and_fro}) {
+        ASSERT_TRUE(each->memory().can_shift());
+        EXPECT_LE(each->append({0}, 40), kTolerance);
+        each->remove_range(0, 4, 20);
+        each->shift(0, 20, -16, turn);
+        EXPECT_EQ(each->memory().seq_pos_max(SeqId{0}), 23);
+    }
+    for (int i = 0; i < 50; i++) {
+        ASSERT_TRUE(moved_to_and_fro.memory().seq_add(SeqId{0}, 10, -1, 1));
+        ASSERT_TRUE(moved_to_and_fro.memory().seq_add(SeqId{0}, 11, -1, -1));
+    }
+    EXPECT_LE(rig.append({0}, 3), kTolerance);
+    EXPECT_LE(moved_to_and_fro.append({0}, 3), kTolerance);
+    EXPECT_EQ(rig.out(), moved_to_and_fro.out());
+}
+
+const auto kRopes = ::testing::Values(
+    RopeCase{"Norm", rope(GGML_ROPE_TYPE_NORMAL)}, RopeCase{"Neox", rope(GGML_ROPE_TYPE_NEOX)},
+    RopeCase{"Partial", rope(GGML_ROPE_TYPE_NEOX, 20)}, RopeCase{"Linear", linear()},
+    RopeCase{"Yarn", yarn()}, RopeCase{"Mrope", sections(GGML_ROPE_TYPE_MROPE)},
+    RopeCase{"Imrope", sections(GGML_ROPE_TYPE_IMROPE)},
+    RopeCase{"Factors", rope(GGML_ROPE_TYPE_NORMAL), true});
+
+std::string case_name(const ::testing::TestParamInfo<std::tuple<RopeCase, KvType, Path>>& test) {
+    return std::string(std::get<RopeCase>(test.param).name) + "_" +
+           std::string(name(std::get<KvType>(test.param))) + "_" + std::get<Path>(test.param).name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ropes, TurnedKeysTest,
+                         ::testing::Combine(kRopes,
+                                            ::testing::Values(KvType::kF32, KvType::kF16,
+                                                              KvType::kQ8_0, KvType::kQ4_0),
+                                            kPaths),
+                         case_name);
+
 INSTANTIATE_TEST_SUITE_P(
-    Ropes, TurnedKeysTest,
-    ::testing::Combine(::testing::Values(RopeCase{"Norm", rope(GGML_ROPE_TYPE_NORMAL)},
-                                         RopeCase{"Neox", rope(GGML_ROPE_TYPE_NEOX)},
-                                         RopeCase{"Partial", rope(GGML_ROPE_TYPE_NEOX, 20)},
-                                         RopeCase{"Linear", linear()}, RopeCase{"Yarn", yarn()},
-                                         RopeCase{"Factors", rope(GGML_ROPE_TYPE_NORMAL), true}),
-                       ::testing::Values(KvType::kF32, KvType::kF16, KvType::kQ8_0, KvType::kQ4_0),
+    Ropes, ScenarioR18,
+    ::testing::Combine(kRopes,
+                       ::testing::Values(KvType::kF32, KvType::kF16, KvType::kBf16, KvType::kQ8_0,
+                                         KvType::kQ5_1, KvType::kQ5_0, KvType::kQ4_1, KvType::kQ4_0,
+                                         KvType::kIq4Nl),
                        kPaths),
-    [](const auto& test) {
-        return std::string(std::get<RopeCase>(test.param).name) + "_" +
-               std::string(name(std::get<KvType>(test.param))) + "_" +
-               std::get<Path>(test.param).name;
-    });
+    case_name);
 
 }  // namespace
 }  // namespace cellar
