@@ -22,6 +22,7 @@ struct Options {
     std::string model;
     BenchWork work;
     ComputeOptions compute;
+    RopeOverrides rope;
     bool json = false;
 };
 
@@ -65,7 +66,7 @@ Result<void> bench(const Options& options) {
     if (!n_cells) {
         return pass(std::move(n_cells));
     }
-    auto loaded = load(options.model, WithTokenizer::kNo);
+    auto loaded = load(options.model, WithTokenizer::kNo, options.rope);
     if (!loaded) {
         return pass(std::move(loaded));
     }
@@ -105,6 +106,7 @@ Command add_bench(CLI::App& app) {
     command->add_flag("--shared", work.shared,
                       "one prompt (and depth) for all sequences, computed once and forked");
     add_compute_options(*command, options->compute);
+    add_rope_options(*command, options->rope);
     command->add_flag("--json", options->json, "print one JSON object");
     command->callback([&work] {
         if (work.prompt == 0 && work.gen == 0) {

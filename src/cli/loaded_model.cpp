@@ -6,7 +6,8 @@
 
 namespace cellar::cli {
 
-Result<LoadedModel> load(const std::string& path, WithTokenizer with_tokenizer) {
+Result<LoadedModel> load(const std::string& path, WithTokenizer with_tokenizer,
+                         const RopeOverrides& rope) {
     auto file = GgufFile::open(path);
     if (!file) {
         return pass(std::move(file));
@@ -20,7 +21,9 @@ Result<LoadedModel> load(const std::string& path, WithTokenizer with_tokenizer) 
         }
         tokenizer = *std::move(made);
     }
-    auto model = load_model(*file, {});
+    LoadOptions options;
+    options.rope = rope;
+    auto model = load_model(*file, options);
     if (!model) {
         return pass(std::move(model));
     }

@@ -21,7 +21,8 @@ struct LoadedModel {
 
 enum class WithTokenizer { kNo, kYes };
 
-Result<LoadedModel> load(const std::string& path, WithTokenizer with_tokenizer);
+Result<LoadedModel> load(const std::string& path, WithTokenizer with_tokenizer,
+                         const RopeOverrides& rope = {});
 
 // How the model wants conversations written; nothing if its file does not say so (a base model).
 // Errors: kUnsupported if what it says is not known. Needs the tokenizer.

@@ -137,6 +137,43 @@ void add_compute_options(CLI::App& app, ComputeOptions& options) {
                       options.flash);
 }
 
+void add_rope_options(CLI::App& app, RopeOverrides& rope) {
+    const auto add = [&app](const std::string& name, float low, float high, const std::string& help,
+                            std::optional<float>& value) {
+        add_real(app, name, static_cast<double>(low), static_cast<double>(high), help,
+                 [&value](double x) { value = static_cast<float>(x); });
+    };
+    add("--rope-freq-base", RopeOverrides::kMinBase, RopeOverrides::kMaxBase,
+        "base of the rotary positions' frequencies (unless given, these are the model's)",
+        rope.freq_base);
+    add("--rope-freq-scale", RopeOverrides::kMinScale, RopeOverrides::kMaxScale,
+        "what frequencies are scaled by: 1/N for N times the context", rope.freq_scale);
+    const auto take = [&rope](const std::string& text) {
+        const std::pair<const char*, RopeScaling> words[] = {{"none", RopeScaling::kNone},
+                                                             {"linear", RopeScaling::kLinear},
+                                                             {"yarn", RopeScaling::kYarn}};
+        for (const auto& word : words) {
+            if (text == word.first) {
+                rope.scaling = word.second;
+                return;
+            }
+        }
+        throw CLI::ValidationError(
+            fmt::format("--rope-scaling takes none|linear|yarn, not '{}'", text));
+    };
+    app.add_option_function<std::string>("--rope-scaling", take, "how frequencies are scaled")
+        ->type_name("none|linear|yarn");
+    add("--yarn-ext-factor", 0, 1, "how much of YaRN's blend of frequencies", rope.yarn_ext_factor);
+    add("--yarn-attn-factor", RopeOverrides::kMinMagnitude, RopeOverrides::kMaxMagnitude,
+        "a factor on the magnitude of queries and keys", rope.yarn_attn_factor);
+    add("--yarn-beta-fast", RopeOverrides::kMinBeta, RopeOverrides::kMaxBeta,
+        "turns in the original context from which frequencies are not scaled", rope.yarn_beta_fast);
+    add("--yarn-beta-slow", RopeOverrides::kMinBeta, RopeOverrides::kMaxBeta,
+        "turns in it up to which they are scaled in full", rope.yarn_beta_slow);
+    add_whole(app, "--yarn-orig-ctx", 1, kMaxWhole, "tokens of the original context",
+              [&rope](int64_t n) { rope.yarn_orig_ctx = static_cast<uint32_t>(n); });
+}
+
 void add_model_option(CLI::App& app, std::string& file) {
     app.add_option("-m,--model", file, "the model, a GGUF file")->type_name("FILE")->required();
 }

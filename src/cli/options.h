@@ -7,6 +7,7 @@
 
 #include "engine/decoder.h"
 #include "engine/sampler.h"
+#include "model/rope_overrides.h"
 
 namespace cellar::cli {
 
@@ -33,6 +34,10 @@ struct ComputeOptions {
     DecoderOptions decoder_options(uint32_t n_cells) const;
 };
 void add_compute_options(CLI::App& app, ComputeOptions& options);
+
+// --rope-freq-base, --rope-freq-scale, --rope-scaling and YaRN's, with llama.cpp's names. Unless
+// given, each is what the model's file says.
+void add_rope_options(CLI::App& app, RopeOverrides& rope);
 
 // -m FILE
 void add_model_option(CLI::App& app, std::string& file);

@@ -25,6 +25,7 @@ void add_writer_options(CLI::App& app, WriterOptions& options) {
         ->default_str("-1");
     add_context_option(app, options.context);
     add_compute_options(app, options.compute);
+    add_rope_options(app, options.rope);
     add_sampling_options(app, options.sampling);
     app.add_flag("--ignore-eos", options.ignore_eos,
                  "go on after tokens that end a text, as after any other");
@@ -43,7 +44,7 @@ void add_writer_options(CLI::App& app, WriterOptions& options) {
 
 Result<Writer> Writer::create(const WriterOptions& options) {
     Writer writer;
-    auto loaded = load(options.model, WithTokenizer::kYes);
+    auto loaded = load(options.model, WithTokenizer::kYes, options.rope);
     if (!loaded) {
         return pass(std::move(loaded));
     }

@@ -16,6 +16,7 @@ struct WriterOptions {
     std::string model;
     ContextOption context;
     ComputeOptions compute;
+    RopeOverrides rope;
     SamplerParams sampling;
     std::optional<uint32_t> max_tokens;
     bool ignore_eos = false;

@@ -47,6 +47,9 @@ Result<std::unique_ptr<Model>> Gemma3Model::load(const GgufFile& file, const Loa
     if (!config) {
         return pass(std::move(config));
     }
+    if (auto ok = override_rope(config->rope, options.rope); !ok) {
+        return pass(std::move(ok));
+    }
     config->rope.rope.mode = GGML_ROPE_TYPE_NEOX;
     auto extras = read_extras(file, config->n_layer);
     if (!extras) {

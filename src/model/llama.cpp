@@ -21,6 +21,9 @@ Result<std::unique_ptr<Model>> LlamaModel::load_like(const GgufFile& file,
     if (!config) {
         return pass(std::move(config));
     }
+    if (auto ok = override_rope(config->rope, options.rope); !ok) {
+        return pass(std::move(ok));
+    }
     config->rope.rope.mode = traits.rope_mode;
     config->head_norms = traits.head_norms;
     auto weights = load_llama(file, *config, weights_options(options), progress_of(options));

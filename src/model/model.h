@@ -11,6 +11,7 @@
 #include "attention/rope.h"
 #include "base/error.h"
 #include "memory/memory.h"
+#include "model/rope_overrides.h"
 
 struct ggml_tensor;
 
@@ -39,6 +40,7 @@ struct LoadOptions {
     bool use_mmap = true;
     bool repack = true;
     std::function<void(float)> progress;  // from 0 to 1, on the calling thread; may be empty
+    RopeOverrides rope;
 };
 
 // A loaded model: its weights, and the graph of one step. One file per architecture implements it.
@@ -59,7 +61,9 @@ protected:
 };
 
 // Reads the weights of `file`'s architecture. Errors: kUnsupported for an architecture that Cellar
-// does not know, kBadFile for missing or misshapen tensors or absurd metadata.
+// does not know or for a rope's values where positions turn nothing, kInvalidArgument for a rope's
+// values that make no sense (override_rope), kBadFile for missing or misshapen tensors or absurd
+// metadata.
 Result<std::unique_ptr<Model>> load_model(const GgufFile& file, const LoadOptions& options);
 
 }  // namespace cellar

@@ -30,6 +30,11 @@ Result<std::unique_ptr<Model>> MptModel::load(const GgufFile& file, const LoadOp
     if (!config) {
         return pass(std::move(config));
     }
+    if (options.rope.any()) {
+        return fail(Code::kUnsupported,
+                    fmt::format("{}: a model of architecture mpt has no rotary positions to change",
+                                file.path()));
+    }
     auto extras = read_extras(file);
     if (!extras) {
         return pass(std::move(extras));

@@ -16,7 +16,6 @@ namespace cellar {
 namespace {
 
 constexpr uint32_t kMaxContext = std::numeric_limits<int32_t>::max();
-constexpr float kMaxBase = 1e12f;          // the largest in use is 5e8
 constexpr float kMaxFactor = 65536;        // the largest in use is 64
 constexpr float kMinFactor = 1.0f / 1024;  // keeps 1 + 0.1 ln(factor) above 0.3
 
@@ -70,6 +69,16 @@ Result<void> check_dimensions(const GgufFile& file, const std::string& prefix, u
     return {};
 }
 
+// Sets what follows from the scaling, its factor and the magnitude.
+void settle(RopeConfig& config, std::optional<float> ext_factor) {
+    Rope& rope = config.rope;
+    const float factor = config.scaling == RopeScaling::kNone ? 1.0f : config.factor;
+    rope.freq_scale = 1.0f / factor;
+    rope.ext_factor = ext_factor.value_or(config.scaling == RopeScaling::kYarn ? 1.0f : 0.0f);
+    const bool blends = rope.ext_factor != 0.0f;
+    rope.attn_factor = config.magnitude * (blends ? yarn_attn_factor(factor) : 1.0f);
+}
+
 }  // namespace
 
 Result<RopeConfig> read_rope(const GgufFile& file, std::string_view architecture, uint32_t head_dim,
@@ -81,9 +90,11 @@ Result<RopeConfig> read_rope(const GgufFile& file, std::string_view architecture
     if (!scaling) return pass(std::move(scaling));
     auto factor = read_factor(file, prefix);
     if (!factor) return pass(std::move(factor));
-    auto base = real_in(file, prefix + "freq_base", 1, kMaxBase, 10000);
+    auto base = real_in(file, prefix + "freq_base", RopeOverrides::kMinBase,
+                        RopeOverrides::kMaxBase, 10000);
     if (!base) return pass(std::move(base));
-    auto magnitude = real_in(file, prefix + "scaling.attn_factor", 1e-3f, 1e3f, 1);
+    auto magnitude = real_in(file, prefix + "scaling.attn_factor", RopeOverrides::kMinMagnitude,
+                             RopeOverrides::kMaxMagnitude, 1);
     if (!magnitude) return pass(std::move(magnitude));
     auto n_ctx_orig = read_original_context(file, prefix, n_ctx_train);
     if (!n_ctx_orig) return pass(std::move(n_ctx_orig));
@@ -94,11 +105,39 @@ Result<RopeConfig> read_rope(const GgufFile& file, std::string_view architecture
     config.rope.mode = GGML_ROPE_TYPE_NORMAL;
     config.rope.n_ctx_orig = static_cast<int>(*n_ctx_orig);
     config.rope.freq_base = *base;
-    config.rope.freq_scale = *scaling == RopeScaling::kNone ? 1.0f : 1.0f / *factor;
-    const bool yarn = *scaling == RopeScaling::kYarn;
-    config.rope.ext_factor = yarn ? 1.0f : 0.0f;
-    config.rope.attn_factor = *magnitude * (yarn ? yarn_attn_factor(*factor) : 1.0f);
+    config.factor = *factor;
+    config.magnitude = *magnitude;
+    settle(config, std::nullopt);
     return config;
+}
+
+Result<void> override_rope(RopeConfig& config, const RopeOverrides& overrides) {
+    if (auto ok = overrides.check(); !ok) return ok;
+    RopeConfig changed = config;
+    changed.scaling = overrides.scaling.value_or(config.scaling);
+    if (overrides.freq_scale && changed.scaling == RopeScaling::kNone)
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a rope's frequency scale of {} means nothing without scaling, "
+                                "linear or yarn",
+                                *overrides.freq_scale));
+    if (overrides.freq_scale) changed.factor = 1.0f / *overrides.freq_scale;
+    changed.magnitude *= overrides.yarn_attn_factor.value_or(1.0f);
+    Rope& rope = changed.rope;
+    rope.freq_base = overrides.freq_base.value_or(rope.freq_base);
+    rope.beta_fast = overrides.yarn_beta_fast.value_or(rope.beta_fast);
+    rope.beta_slow = overrides.yarn_beta_slow.value_or(rope.beta_slow);
+    if (overrides.yarn_orig_ctx) rope.n_ctx_orig = static_cast<int>(*overrides.yarn_orig_ctx);
+    settle(changed, overrides.yarn_ext_factor);
+    if (rope.beta_fast < rope.beta_slow)
+        return fail(Code::kInvalidArgument,
+                    fmt::format("YaRN's beta fast is {}, below beta slow, {}", rope.beta_fast,
+                                rope.beta_slow));
+    if (rope.ext_factor == 0.0f && (overrides.yarn_beta_fast || overrides.yarn_beta_slow))
+        return fail(Code::kInvalidArgument,
+                    "YaRN's betas mean nothing where frequencies are not blended: ask for yarn "
+                    "scaling");
+    config = changed;
+    return {};
 }
 
 }  // namespace cellar

@@ -6,16 +6,16 @@
 #include "attention/rope.h"
 #include "base/error.h"
 #include "gguf/gguf_file.h"
+#include "model/rope_overrides.h"
 
 namespace cellar {
-
-// How a model was stretched beyond the context it was first trained on. Llama 3's stretching is
-// kLinear or kNone here with factor 1: its file carries the tensor rope_freqs.weight instead.
-enum class RopeScaling { kNone, kLinear, kYarn, kLongRope };
 
 struct RopeConfig {
     Rope rope;  // without `factors`: those are tensors
     RopeScaling scaling = RopeScaling::kLinear;
+    // What rope's freq_scale, ext_factor and attn_factor come of.
+    float factor = 1;     // how many times longer contexts became
+    float magnitude = 1;  // of turned vectors, besides YaRN's
 };
 
 // What the keys `<architecture>.rope.*` say, with llama.cpp's defaults: base 10000, linear, factor
@@ -25,5 +25,10 @@ struct RopeConfig {
 // no sense, kUnsupported for an unknown type of scaling.
 Result<RopeConfig> read_rope(const GgufFile& file, std::string_view architecture, uint32_t head_dim,
                              uint32_t n_ctx_train);
+
+// What the caller wants instead. Errors, with nothing changed: kInvalidArgument as
+// RopeOverrides::check, for a scale without scaling, for betas where nothing is blended, and for a
+// beta_fast below beta_slow.
+Result<void> override_rope(RopeConfig& config, const RopeOverrides& overrides);
 
 }  // namespace cellar

@@ -48,6 +48,10 @@ class BenchTest(CellarTest):
             for shared in [[], ["--shared"]]:
                 self.bench("--prompt", 33, "--gen", 3, "--seqs", 5, *arguments, *shared)
 
+    def test_rope_can_be_overridden(self):
+        self.bench("--prompt", 8, "--gen", 2, "--rope-scaling", "yarn", "--rope-freq-scale", 0.5)
+        self.fail_with(2, "--rope-freq-base takes", "bench", "-m", TINY, "--rope-freq-base", 0)
+
     def test_more_work_than_a_memory_can_hold_is_an_error(self):
         self.fail_with(1, "cells", "bench", "-m", TINY, "--prompt", 1000000, "--seqs", 1000000)
 

@@ -122,6 +122,33 @@ class GenerateTest(CellarTest):
             self.fail_with(1 if keep == 64 else 2, message, "generate", "-m", self.chatty,
                            *settings, "--context-shift", keep)
 
+    def test_rope_is_the_models_unless_given(self):
+        def tokens(*rope):
+            return self.generate("-p", "Some words to begin with", "--raw", "-n", 200, "--temp", 1,
+                                 "--seed", 3, "--ignore-eos", *rope)["tokens"]
+
+        plain = tokens()
+        self.assertEqual(tokens("--rope-freq-base", 10000, "--rope-freq-scale", 1), plain)
+        yarn = ["--rope-scaling", "yarn", "--rope-freq-scale", 0.25, "--yarn-orig-ctx", 64]
+        changed = [tokens("--rope-freq-base", 20), tokens("--rope-freq-scale", 0.1), tokens(*yarn),
+                   tokens("--yarn-attn-factor", 4)]
+        for each in changed:
+            self.assertNotEqual(each, plain)
+        self.assertEqual(tokens(*yarn, "--yarn-ext-factor", 1,
+                                "--yarn-beta-fast", 32, "--yarn-beta-slow", 1), changed[2])
+        for rope, code, message in [
+                (["--rope-freq-base", 0], 2, "--rope-freq-base takes a number from 1 to"),
+                (["--rope-freq-scale", "nan"], 2, "--rope-freq-scale takes"),
+                (["--rope-scaling", "longrope"], 2, "takes none|linear|yarn, not 'longrope'"),
+                (["--yarn-orig-ctx", 0], 2, "--yarn-orig-ctx takes"),
+                (["--yarn-ext-factor", 2], 2, "--yarn-ext-factor takes"),
+                (["--rope-scaling", "none", "--rope-freq-scale", 0.5], 1, "nothing without scaling"),
+                (["--yarn-beta-fast", 3], 1, "ask for yarn"),
+                (["--rope-scaling", "yarn", "--yarn-beta-fast", 1, "--yarn-beta-slow", 2], 1,
+                 "beta fast is 1, below beta slow, 2")]:
+            with self.subTest(rope):
+                self.fail_with(code, message, "generate", "-m", self.chatty, "-p", "x", *rope)
+
     def test_context_is_the_models_unless_given(self):
         answer = self.generate("-p", "abc", "--raw", "-c", 0, "--ignore-eos")
         self.assertEqual(len(answer["tokens"]), 256 - 3 + 1)
