@@ -19,18 +19,16 @@ std::optional<size_t> tokens_to_drop(size_t held, size_t keep, size_t most) {
     return held - left;
 }
 
-Result<size_t> drop_tokens(Memory& memory, SeqId seq, size_t held, size_t keep, size_t n) {
+size_t drop_tokens(Memory& memory, SeqId seq, size_t held, size_t keep, size_t n) {
     const auto begin = static_cast<Pos>(keep), end = static_cast<Pos>(keep + n);
-    if (auto removed = memory.seq_rm(seq, begin, end); !removed) {
-        return pass(std::move(removed));
-    }
-    if (auto moved = memory.seq_add(seq, end, kOpen, begin - end); moved) {
+    if (memory.seq_rm(seq, begin, end) && memory.seq_add(seq, end, kOpen, begin - end)) {
         return held - n;
     }
-    if (auto removed = memory.seq_rm(seq, begin, kOpen); !removed) {
-        return pass(std::move(removed));
+    if (memory.seq_rm(seq, begin, kOpen)) {
+        return keep;
     }
-    return keep;
+    (void)memory.seq_rm(seq, 0, kOpen);  // whole sequences can always be removed
+    return 0;
 }
 
 uint64_t cells_held(const Memory& memory, SeqId seq) {

@@ -23,9 +23,9 @@ inline constexpr uint32_t kShiftPages = 2;
 std::optional<size_t> tokens_to_drop(size_t held, size_t keep, size_t most);
 
 // Drops the tokens [keep, keep + n) of the `held` that the sequence consists of. Returns how many
-// of those that are left it still holds: all, or `keep` when the memory has no room to re-encode
-// the others, which must then be computed again. Errors: as seq_rm; the sequence must be dropped.
-Result<size_t> drop_tokens(Memory& memory, SeqId seq, size_t held, size_t keep, size_t n);
+// of those that are left, from the first on, it still holds: all, or fewer when the memory has no
+// room to re-encode some or cannot part with those; the others must be computed again.
+size_t drop_tokens(Memory& memory, SeqId seq, size_t held, size_t keep, size_t n);
 
 // Cells of the pages that the sequence stands on, in the group that has most. O(spans log spans).
 uint64_t cells_held(const Memory& memory, SeqId seq);

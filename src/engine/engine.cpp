@@ -146,30 +146,26 @@ Result<void> Engine::begin(Task& task) {
                                 "for {}",
                                 more, options_.n_ctx));
     }
-    return shift(task, *n);
-}
-
-// Drops `n` of the tokens that are computed.
-Result<void> Engine::shift(Task& task, size_t n) {
-    const size_t keep = *task.request.context_shift;
-    const auto left = drop_tokens(decoder_.memory(), *task.seq, task.n_computed, keep, n);
-    if (!left) {
-        return tl::unexpected<Error>(left.error());
-    }
-    const auto first = task.tokens.begin() + static_cast<ptrdiff_t>(keep);
-    task.tokens.erase(first, first + static_cast<ptrdiff_t>(n));
-    task.n_computed = *left;
-    task.usage.dropped += static_cast<uint32_t>(n);
+    shift(task, *n);
     return {};
 }
 
+// Drops `n` of the tokens that are computed.
+void Engine::shift(Task& task, size_t n) {
+    const size_t keep = *task.request.context_shift;
+    task.n_computed = drop_tokens(decoder_.memory(), *task.seq, task.n_computed, keep, n);
+    const auto first = task.tokens.begin() + static_cast<ptrdiff_t>(keep);
+    task.tokens.erase(first, first + static_cast<ptrdiff_t>(n));
+    task.usage.dropped += static_cast<uint32_t>(n);
+}
+
 // So that the newest token finds a cell.
-Result<void> Engine::shift_if_full(Task& task) {
+void Engine::shift_if_full(Task& task) {
     if (task.tokens.size() <= options_.n_ctx) {
-        return {};
+        return;
     }
-    return shift(task,
-                 *tokens_to_drop(task.n_computed, *task.request.context_shift, options_.n_ctx - 1));
+    // A request that keeps all of the context was refused.
+    shift(task, *tokens_to_drop(task.n_computed, *task.request.context_shift, options_.n_ctx - 1));
 }
 
 // After a step that computed `pick`: the task has more cells, and perhaps another token.
@@ -198,8 +194,8 @@ void Engine::advance(const Scheduler::Pick& pick, const std::optional<Result<Tok
         if (!task.wants_more() || full) {
             retire(task, true);
             events_.back().stop = StopReason::kLength;
-        } else if (Result<void> shifted = shift_if_full(task); !shifted) {
-            end(task, std::move(shifted).error());
+        } else {
+            shift_if_full(task);
         }
     }
 }

@@ -81,8 +81,8 @@ private:
     uint64_t cells_for(const Task& task) const;
     void admit();
     Result<void> begin(Task& task);
-    Result<void> shift(Task& task, size_t n);
-    Result<void> shift_if_full(Task& task);
+    void shift(Task& task, size_t n);
+    void shift_if_full(Task& task);
     void advance(const Scheduler::Pick& pick, const std::optional<Result<Token>>& sampled);
     bool is_end(const Task& task, Token token) const;
     void end(Task& task, StopReason reason);
