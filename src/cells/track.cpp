@@ -146,13 +146,19 @@ void Track::shift(PagePool& pool, Range range, Pos delta) {
     cut(pool, range.begin);
     cut(pool, range.end);
     const size_t begin = find(pool, range.begin);
-    for (size_t i = begin; i < spans_.size(); i++) {
-        Span& s = spans_[i];
+    if (ordered_) {  // all spans from one to the other: their positions need no look
+        const size_t end = find(pool, range.end);
+        for (size_t i = begin; i < end; i++)
+            spans_[i].delta += delta;
+        if (!joins(pool, begin) || !joins(pool, end)) sort(pool, 0);
+        return;
+    }
+    for (Span& s : spans_) {
         const Pos first = first_pos(pool, s);
         if (first >= range.end) break;
         if (first >= range.begin) s.delta += delta;
     }
-    sort(pool, ordered_ ? (begin > 0 ? begin - 1 : 0) : 0);
+    sort(pool, 0);
 }
 
 void Track::move_tail(PagePool& pool, PageId page, bool held) {
@@ -240,6 +246,11 @@ void Track::rewrite(PagePool& pool, Range range, const Rewrite& rewrite) {
     }
     spans_ = std::move(spans);
     sort(pool, 0);
+}
+
+bool Track::joins(const PagePool& pool, size_t at) const {
+    return at == 0 || at >= spans_.size() ||
+           last_pos(pool, spans_[at - 1]) <= first_pos(pool, spans_[at]);
 }
 
 size_t Track::find(const PagePool& pool, Pos p) const {

@@ -54,6 +54,12 @@ public:
     // Cells at positions before `p`. O(spans before p).
     uint32_t cells_before(const PagePool& pool, Pos p) const;
 
+    // Whether no span begins before the one before it ends.
+    bool ordered() const { return ordered_; }
+
+    // Index of the first span that may hold a position >= p; 0 where spans are out of order.
+    size_t find(const PagePool& pool, Pos p) const;
+
     // Forgets the cells in `range`. O(spans touched).
     void remove(PagePool& pool, Range range);
 
@@ -99,8 +105,8 @@ private:
     Pos last_pos(const PagePool& pool, const Span& s) const {
         return pool.pos(s.page, s.first + s.count - 1u) + s.delta;
     }
-    // Index of the first span that may hold a position >= p.
-    size_t find(const PagePool& pool, Pos p) const;
+    // Whether span `at` begins no earlier than the one before it ends.
+    bool joins(const PagePool& pool, size_t at) const;
     void cut(PagePool& pool, Pos p);
     void sort(const PagePool& pool, size_t first);
 

@@ -305,9 +305,15 @@ uint64_t Cells::cells_to_reencode(const Track& track, uint32_t group, Range rang
         if (std::find(deltas.begin(), deltas.end(), d) == deltas.end()) deltas.push_back(d);
         if (d != 0) moved += cells;
     };
-    for (const Span& s : track.spans()) {
-        const uint32_t before = span_cells_before(pools_[group], s, range.begin);
-        const uint32_t inside = span_cells_before(pools_[group], s, range.end) - before;
+    // In order, only two spans can lie on an end of the range: no other's positions need a look.
+    const PagePool& pool = pools_[group];
+    const size_t begin = track.find(pool, range.begin), end = track.find(pool, range.end);
+    for (size_t i = 0; i < track.spans().size(); i++) {
+        const Span& s = track.spans()[i];
+        uint32_t inside = begin < i && i < end ? s.count : 0;
+        if (!track.ordered() || i == begin || i == end)
+            inside =
+                span_cells_before(pool, s, range.end) - span_cells_before(pool, s, range.begin);
         add(static_cast<Pos>(int64_t{s.delta} + (inside > 0 ? delta : 0)), inside);
         add(s.delta, s.count - inside);
     }
