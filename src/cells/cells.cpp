@@ -135,7 +135,7 @@ Result<void> Cells::commit(Plan& plan, size_t i) {
         add_checkpoint(mark.seq, mark.pos, &plan);
     if (lets_go_)
         for (const SeqId id : ubatch.seq_ids)
-            expire(id, false, &plan);
+            expire(id, &plan);
     plan.committed_++;
     if (plan.committed_ == plan.size()) {
         close(plan);

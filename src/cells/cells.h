@@ -31,7 +31,7 @@ struct CellsConfig {
     uint32_t grow_step = 0;  // cells that pools begin with and grow by when they are full, up to
                              // group_cells; rounded up to whole pages; 0: all from the start
     bool keeps_windows = false;    // sliding groups keep every cell, whatever their queries see
-    uint32_t n_rollback = 0;       // newest tokens of a sequence that can always be taken back
+    uint32_t n_rollback = 0;       // newest positions that a sequence can always take back
     uint32_t max_checkpoints = 0;  // of one sequence; at more it loses its oldest
     uint32_t max_checkpoints_all = UINT32_MAX;  // of all sequences; at more the oldest is lost
     uint32_t max_ubatch = 512;  // tokens of a step that guarantees count on (Cells::set_limits)
@@ -92,7 +92,8 @@ public:
     // copied or re-encoded, and others keep what they see. Only where a sequence would come to more
     // than `max_deltas` different deltas its moved cells are re-encoded into pages of its own
     // (pending moves), and kNoRoom is possible. kUnsupported for a part of what a state has taken
-    // up; all of it only gets other positions. O(spans of the sequence).
+    // up; all of it only gets other positions. kForgotten if a window would then reach back to
+    // cells that have left. O(spans of the sequence).
     Result<void> seq_add(SeqId seq, Pos p0, Pos p1, Pos delta);
 
     // Whether seq_add can move any part of a sequence, every group willing. Where it cannot, some
@@ -239,6 +240,8 @@ private:
     void drop_if_empty(SeqId seq);
     Result<void> check_rm(SeqId seq, Range range) const;
     Result<void> check_cp(SeqId from, SeqId to, Range range) const;
+    Result<void> check_copied_window(SeqId from, SeqId to, uint32_t group, Range range) const;
+    Result<void> check_shifted_window(SeqId seq, uint32_t group, Range range, Pos delta) const;
     Result<void> check_whole_states(SeqId seq, Range range) const;
     Result<void> check_end(SeqId seq, uint32_t group, Pos end) const;
     void add_checkpoint(SeqId seq, Pos pos, Plan* plan);
@@ -246,7 +249,8 @@ private:
     void drop_checkpoints(Sequence& sequence, Range range);
     void move_checkpoints(Sequence& sequence, Range range, Pos delta);
     void copy_checkpoints(const Sequence& from, Sequence& to, Range range);
-    void expire(SeqId seq, bool sweep, Plan* plan);
+    void drop_lost_checkpoints(SeqId seq);
+    void expire(SeqId seq, Plan* plan);
     uint64_t counted_cells(SeqId seq, uint32_t group) const;
     void open_ubatch(Plan& plan, size_t i);
     Result<void> check_shift(SeqId seq, Range range, int64_t delta) const;

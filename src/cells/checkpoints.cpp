@@ -25,7 +25,7 @@ void Cells::add_checkpoint(SeqId seq, Pos pos, Plan* plan) {
     const Kept kept =
         keep_checkpoint(find(seq)->checkpoints, {pos, ++last_checkpoint_}, max_checkpoints_);
     if (kept.added && !kept.dropped) n_checkpoints_++;
-    if (kept.dropped) expire(seq, true, plan);
+    if (kept.dropped) expire(seq, plan);
     limit_checkpoints(plan);
 }
 
@@ -43,7 +43,7 @@ void Cells::limit_checkpoints(Plan* plan) {
         std::erase_if(find(oldest)->checkpoints,
                       [&](const Checkpoint& c) { return c.serial == serial; });
         n_checkpoints_--;
-        expire(oldest, true, plan);
+        expire(oldest, plan);
     }
 }
 
@@ -74,16 +74,26 @@ void Cells::copy_checkpoints(const Sequence& from, Sequence& to, Range range) {
     }
 }
 
-// Lets go of what the sequence's windows have passed and its states have gone beyond. `sweep`:
-// because a checkpoint is there no longer.
-void Cells::expire(SeqId seq, bool sweep, Plan* plan) {
+// Drops the checkpoints that a verb has left without their window or state.
+void Cells::drop_lost_checkpoints(SeqId seq) {
+    Sequence& sequence = *find(seq);
+    n_checkpoints_ -=
+        static_cast<uint32_t>(std::erase_if(sequence.checkpoints, [&](const Checkpoint& c) {
+            for (uint32_t g = 0; g < n_groups(); g++)
+                if (!check_end(seq, g, c.pos + 1)) return true;
+            return false;
+        }));
+}
+
+// Lets go of what the sequence's windows have passed and its states have gone beyond.
+void Cells::expire(SeqId seq, Plan* plan) {
     Sequence& sequence = *find(seq);
     const Pos newest = seq_pos_max(seq);
     for (uint32_t g = 0; g < n_groups(); g++) {
         if (!lets_go(g)) continue;
         PagePool& pool = pools_[g];
         const Retention keep(kinds_[g], newest, n_rollback_, sequence.checkpoints);
-        sequence.tracks[g].expire(pool, keep, kinds_[g].slides(), sweep, [&](const Span& s) {
+        sequence.tracks[g].expire(pool, keep, kinds_[g].slides(), [&](const Span& s) {
             if (plan != nullptr && pool.holders(s.page) == 1 && plan->receive(g, s.page)) {
                 pool.recycle(s.page);
             } else {

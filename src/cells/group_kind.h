@@ -48,10 +48,12 @@ struct GroupKind {
     }
 
     // The positions that a sequence must hold to go on after a token at `last`: what the next query
-    // sees, or the one state that has taken up all tokens up to there.
+    // sees, or the one state that has taken up all tokens up to there. Always the token itself: it
+    // says where the sequence goes on.
     constexpr Range carries(Pos last) const {
         if (is_recurrent()) return {last, last + 1};
-        return {sees(last + 1).begin, last + 1};
+        const Pos begin = sees(last + 1).begin;
+        return {begin < last ? begin : last, last + 1};
     }
 
     friend constexpr bool operator==(const GroupKind&, const GroupKind&) = default;

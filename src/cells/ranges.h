@@ -9,6 +9,12 @@
 
 namespace cellar {
 
+// A range moved by `delta`; what would lie below 0 is cut off.
+constexpr Range moved(Range range, Pos delta) {
+    const Pos begin = range.begin + delta, end = range.end + delta;
+    return {begin < 0 ? 0 : begin, end < 0 ? 0 : end};
+}
+
 // A set of positions: ranges in ascending order that neither overlap nor touch. Nearly always none
 // or one.
 class Ranges {

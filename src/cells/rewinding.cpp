@@ -48,8 +48,14 @@ Result<void> Cells::check_end(SeqId seq, uint32_t group, Pos end) const {
                                 "before it is kept",
                                 value(seq), end));
     }
-    const Range needed = kinds_[group].carries(end - 1);
-    if (!track.forgotten().intersects(needed)) return {};
+    // Where the sequence would go on: behind its last token before the end, held or not.
+    Ranges before;
+    before.add_from(track.forgotten(), {0, end});
+    if (before.empty()) return {};
+    const Pos last =
+        std::max(track.pos_max_before(pools_[group], end), before.list().back().end - 1);
+    const Range needed = kinds_[group].carries(last);
+    if (!before.intersects(needed)) return {};
     return fail(Code::kForgotten,
                 fmt::format("sequence {} cannot end at position {}: its window from {} on is not "
                             "kept any more",
@@ -77,16 +83,70 @@ Result<void> Cells::check_rm(SeqId seq, Range range) const {
     return {};
 }
 
+// Whether the window at the end of what `to` will see is whole: neither sequence's part of it may
+// have left.
+Result<void> Cells::check_copied_window(SeqId from, SeqId to, uint32_t group, Range range) const {
+    static const Track kNothing;
+    const Sequence* copied_from = find(from);
+    const Sequence* copied_to = find(to);
+    const Track& source = copied_from == nullptr ? kNothing : copied_from->tracks[group];
+    const Track& target = copied_to == nullptr ? kNothing : copied_to->tracks[group];
+    const PagePool& pool = pools_[group];
+    Ranges forgotten = target.forgotten();
+    forgotten.subtract(range);
+    forgotten.add_from(source.forgotten(), range);
+    // Where the target will end, counting what is forgotten there too.
+    Pos last = target.pos_max(pool);
+    if (last < range.end) {
+        const Pos copied = source.pos_max_before(pool, range.end);
+        last =
+            std::max(target.pos_max_before(pool, range.begin), copied >= range.begin ? copied : -1);
+        if (!forgotten.empty()) last = std::max(last, forgotten.list().back().end - 1);
+    }
+    if (last < 0) return {};
+    const Range needed = kinds_[group].carries(last);
+    if (!forgotten.intersects(needed)) return {};
+    return fail(Code::kForgotten,
+                fmt::format("sequence {} cannot share positions {} to {} with {}: of the window "
+                            "from {} on, some is not kept any more",
+                            value(from), range.begin, last, value(to), needed.begin));
+}
+
+// Whether the window at the sequence's end is still whole after a shift. Where positions move by
+// themselves it may reach back to cells that have left, and blocks begin elsewhere.
+Result<void> Cells::check_shifted_window(SeqId seq, uint32_t group, Range range, Pos delta) const {
+    const Track& track = find(seq)->tracks[group];
+    if (track.empty() || track.forgotten().empty()) return {};
+    const PagePool& pool = pools_[group];
+    Ranges forgotten = track.forgotten();
+    forgotten.move(range, [&](Range r) { return moved(r, delta); });
+    const Pos inside = track.pos_max_before(pool, range.end);
+    Pos last = inside >= range.begin ? inside + delta : -1;
+    const Pos newest = track.pos_max(pool);
+    if (!range.contains(newest)) last = std::max(last, newest);
+    last = std::max(last, track.pos_max_before(pool, range.begin));
+    if (!forgotten.empty()) last = std::max(last, forgotten.list().back().end - 1);
+    const Range needed = kinds_[group].carries(std::max(last, 0));
+    if (!forgotten.intersects(needed)) return {};
+    return fail(Code::kForgotten,
+                fmt::format("positions of sequence {} cannot move by {}: its window would reach "
+                            "back to {}, where not all is kept any more",
+                            value(seq), delta, needed.begin));
+}
+
 Result<void> Cells::check_cp(SeqId from, SeqId to, Range range) const {
     const Sequence* source = find(from);
     const Sequence* target = find(to);
     for (uint32_t g = 0; g < n_groups(); g++) {
         if (!lets_go(g)) continue;
+        if (!kinds_[g].is_recurrent()) {
+            if (auto ok = check_copied_window(from, to, g, range); !ok) return ok;
+            continue;
+        }
         const Range taken = source == nullptr ? Range() : taken_up(source->tracks[g], pools_[g]);
         const Pos end = std::min(range.end, taken.end);
         if (source != nullptr && range.begin < end)
             if (auto ok = check_end(from, g, end); !ok) return ok;
-        if (!kinds_[g].is_recurrent()) continue;
         const bool part = overlap(range, taken) && range.begin > taken.begin;
         const Range kept = target == nullptr ? Range() : taken_up(target->tracks[g], pools_[g]);
         const bool joins = !kept.empty() && !covers(range, kept) &&

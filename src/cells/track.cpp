@@ -139,9 +139,7 @@ void Track::shift(PagePool& pool, Range range, Pos delta) {
         const auto below = static_cast<Pos>(std::min<int64_t>(range.end, -int64_t{delta}));
         if (below > range.begin) remove(pool, {range.begin, below});
     }
-    forgotten_.move(range, [&](Range r) {
-        return Range{std::max(r.begin + delta, 0), std::max(r.end + delta, 0)};
-    });
+    forgotten_.move(range, [&](Range r) { return moved(r, delta); });
     if (range.contains(begin_)) begin_ += delta;
     cut(pool, range.begin);
     cut(pool, range.end);
@@ -190,25 +188,21 @@ void Track::append(PagePool& pool, const Span& grown, bool held) {
     spans_.push_back(grown);
 }
 
-void Track::expire(const PagePool& pool, const Retention& keep, bool window, bool sweep,
+void Track::expire(const PagePool& pool, const Retention& keep, bool window,
                    const Release& release) {
-    const bool fresh = forgotten_.empty() || sweep || !ordered_;
-    const size_t begin = fresh ? 0 : find(pool, forgotten_.list().back().end);
-    size_t kept = begin, i = begin;
+    size_t kept = 0, i = 0;
     for (; i < spans_.size(); i++) {
         const Span s = spans_[i];
         const Pos first = first_pos(pool, s), last = last_pos(pool, s);
+        if (keep.keeps_from(first)) break;
         if (keep.keeps(first, last)) {
-            if (keep.keeps_from(first)) break;
             spans_[kept++] = s;
             continue;
         }
         n_cells_ -= s.count;
-        if (window) {
-            // What lies between two spans that leave one after the other never was, or is gone too.
-            const bool follows = kept == begin && !fresh;
-            forgotten_.add({follows ? forgotten_.list().back().end : first, last + 1});
-        }
+        // What lies between this and what left before never was, or is gone too.
+        const Pos before = forgotten_.empty() ? first : forgotten_.list().back().end;
+        if (window) forgotten_.add({kept == 0 && before < first ? before : first, last + 1});
         release(s);
     }
     spans_.erase(spans_.begin() + static_cast<ptrdiff_t>(kept),

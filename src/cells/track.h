@@ -81,11 +81,9 @@ public:
     void append(PagePool& pool, const Span& grown, bool held);
 
     // Lets go of the spans of which `keep` keeps nothing, through `release`, and counts their
-    // positions as forgotten if `window`. Only those behind what was forgotten before are looked
-    // at, unless a `sweep` is asked for: because something is kept no longer. O(spans looked at).
+    // positions as forgotten if it is for a `window`. O(spans up to the newest tokens' window).
     using Release = std::function<void(const Span&)>;
-    void expire(const PagePool& pool, const Retention& keep, bool window, bool sweep,
-                const Release& release);
+    void expire(const PagePool& pool, const Retention& keep, bool window, const Release& release);
 
     // Recurrent: only the current state is left, at another position.
     void relabel(PagePool& pool, Pos begin, Pos last);

@@ -98,6 +98,7 @@ Result<void> Cells::seq_rm(SeqId seq, Pos p0, Pos p1) {
         for (uint32_t g = 0; g < n_groups(); g++)
             sequence.tracks[g].remove(pools_[g], *range);
         drop_checkpoints(sequence, *range);
+        drop_lost_checkpoints(id);
         drop_if_empty(id);
     }
     settle();
@@ -119,6 +120,7 @@ Result<void> Cells::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     }
     drop_checkpoints(target, *range);
     if (source != nullptr) copy_checkpoints(*source, target, *range);
+    drop_lost_checkpoints(to);
     drop_if_empty(to);
     limit_checkpoints(nullptr);
     settle();
@@ -159,6 +161,7 @@ Result<void> Cells::seq_add(SeqId seq, Pos p0, Pos p1, Pos delta) {
             if (reencodes[i * n_groups() + g]) reencode(sequence.tracks[g], g, {0, kMaxPos}, 1);
         }
         move_checkpoints(sequence, *range, delta);
+        drop_lost_checkpoints(ids[i]);
         drop_if_empty(ids[i]);
     }
     settle();
@@ -190,7 +193,7 @@ Result<void> Cells::seq_div(SeqId seq, Pos p0, Pos p1, int32_t d) {
         for (uint32_t g = 0; g < n_groups(); g++)
             divide(find(id)->tracks[g], g, *range, d);
         drop_checkpoints(*find(id), *range);
-        expire(id, true, nullptr);
+        expire(id, nullptr);
     }
     settle();
     return {};
@@ -267,6 +270,11 @@ Result<void> Cells::check_shift(SeqId seq, Range range, int64_t delta) const {
                 Code::kBadRange,
                 fmt::format("position {} of sequence {} moved by {} passes the greatest, {}",
                             greatest, value(seq), delta, kMaxPos - 1));
+    }
+    for (uint32_t g = 0; g < n_groups(); g++) {
+        if (!kinds_[g].slides() || !lets_go(g)) continue;
+        const auto shift = static_cast<Pos>(delta);
+        if (auto ok = check_shifted_window(seq, g, range, shift); !ok) return ok;
     }
     return {};
 }

@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <cstdlib>
+#include <sstream>
 
 #include "testing/cells_history.h"
 
@@ -34,6 +35,22 @@ std::ostream& operator<<(std::ostream& out, const Setting& setting) {
     return out << setting.name;
 }
 
+// Memories that let windows and states go.
+HistoryConfig letting_go(std::vector<uint32_t> cells, std::vector<GroupKind> kinds,
+                         uint32_t n_rollback, uint32_t max_checkpoints,
+                         uint32_t max_checkpoints_all = UINT32_MAX, uint32_t page_size = 8) {
+    HistoryConfig config;
+    config.group_cells = std::move(cells);
+    config.page_size = page_size;
+    config.kinds = std::move(kinds);
+    config.n_rollback = n_rollback;
+    config.max_checkpoints = max_checkpoints;
+    config.max_checkpoints_all = max_checkpoints_all;
+    return config;
+}
+
+const GroupKind kFull = GroupKind::full(), kStates = GroupKind::recurrent();
+
 class HistoryTest : public ::testing::TestWithParam<Setting> {};
 
 // Four histories of each setting, unless RC_PARAMS says otherwise. A soak of a million steps:
@@ -55,7 +72,10 @@ TEST_P(HistoryTest, EverySequenceSeesWhatTheModelSays) {
         CellsHistory history(GetParam().config);
         for (size_t i = 0; i < steps.size(); i++) {
             const auto finding = history.apply(steps[i]);
-            if (finding) RC_FAIL("step " + std::to_string(i) + ": " + *finding);
+            if (!finding) continue;
+            std::ostringstream where;
+            where << "step " << i << " " << steps[i] << ": " << *finding;
+            RC_FAIL(where.str());
         }
         const auto finding = history.finish();
         if (finding) RC_FAIL(*finding);
@@ -75,6 +95,21 @@ INSTANTIATE_TEST_SUITE_P(Pages, HistoryTest,
                                            Setting{"growing", {{1024, 640}, 8, 1, 6, 24}},
                                            Setting{"vectors", {{1024}, 16, 4, 6}}),
                          [](const auto& info) { return std::string(info.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    LettingGo, HistoryTest,
+    ::testing::Values(
+        Setting{"window", letting_go({500}, {GroupKind::sliding(40)}, 0, 0)},
+        Setting{"window_rollback", letting_go({700}, {GroupKind::sliding(21)}, 5, 3)},
+        Setting{"window_page1", letting_go({500}, {GroupKind::sliding(16)}, 2, 2, 5, 1)},
+        Setting{"chunks", letting_go({700}, {GroupKind::chunked(24)}, 3, 2)},
+        Setting{"full_and_window", letting_go({1024, 600}, {kFull, GroupKind::sliding(33)}, 0, 4)},
+        Setting{"states", letting_go({60}, {kStates}, 0, 3)},
+        Setting{"states_rollback", letting_go({90}, {kStates}, 4, 3, 9)},
+        Setting{"hybrid", letting_go({1024, 80}, {kFull, kStates}, 2, 4)},
+        Setting{"all",
+                letting_go({1024, 700, 90}, {kFull, GroupKind::sliding(30), kStates}, 1, 3, 12)}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace cellar::testing

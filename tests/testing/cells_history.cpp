@@ -12,6 +12,12 @@ namespace {
 
 constexpr int kPoison = -1;
 
+// A state after one more token.
+int take_up(int state, int token) {
+    return static_cast<int>((static_cast<uint32_t>(state) * 31u + static_cast<uint32_t>(token)) &
+                            0x7fffffffu);
+}
+
 Cells make(const HistoryConfig& config) {
     CellsConfig cells;
     cells.group_cells = config.group_cells;
@@ -19,6 +25,11 @@ Cells make(const HistoryConfig& config) {
     cells.n_pos = config.n_pos;
     cells.max_deltas = 3;
     cells.grow_step = config.grow_step;
+    cells.kinds = config.kinds;
+    cells.n_rollback = config.n_rollback;
+    cells.max_checkpoints = config.max_checkpoints;
+    cells.max_checkpoints_all = config.max_checkpoints_all;
+    cells.max_ubatch = 48;
     auto made = Cells::create(cells);
     if (!made) std::abort();
     return std::move(*made);
@@ -33,7 +44,8 @@ std::ostream& operator<<(std::ostream& out, const Step& s) {
 CellsHistory::CellsHistory(const HistoryConfig& config) : config_(config), cells_(make(config)) {
     for (uint32_t g = 0; g < cells_.n_groups(); g++) {
         const PagePool& pool = cells_.pool(g);
-        contents_.emplace_back(pool.max_pages() * pool.page_size(), kPoison);
+        contents_.emplace_back(pool.max_pages() * pool.page_size() + 1, kPoison);
+        contents_.back().back() = 0;
     }
 }
 
@@ -88,6 +100,8 @@ CellsHistory::Finding CellsHistory::append(const Step& step) {
         // A gap in front of the first items, now and then.
         const bool gap = step.d % 5 == 3 && i < (both ? 2 : 1);
         batch.add(next_token_++, SeqId{seq}, gap ? model_.pos_max(seq) + 1 + step.d % 7 : kNextPos);
+        const bool keeps = config_.max_checkpoints > 0 && !options.whole_sequences;
+        if (keeps && (step.p0 + i) % 23 == 4) batch.add_checkpoint();
     }
     const size_t abort_after =
         step.d % 4 == 2 ? static_cast<size_t>(std::abs(step.d) % 3) : SIZE_MAX;
@@ -126,23 +140,75 @@ CellsHistory::Finding CellsHistory::run(const Batch& batch, const SplitOptions& 
     }
     for (size_t i = 0; i < plan->size() && i < abort_after; i++) {
         const UbatchPlan& ubatch = plan->ubatch(i);
-        for (uint32_t g = 0; g < cells_.n_groups(); g++) {
-            const uint32_t page_size = cells_.page_size();
-            std::vector<int>& contents = contents_[g];
-            for (const CellCopy& c : ubatch.groups[g].copies)
-                for (uint32_t k = 0; k < c.count; k++)
-                    contents[value(c.to) * page_size + c.to_first + k] =
-                        contents[value(c.from) * page_size + c.from_first + k];
-            for (size_t k = 0; k < ubatch.items.size(); k++)
-                contents[ubatch.groups[g].cells[k]] = batch.token(ubatch.items[k]);
-        }
+        for (uint32_t g = 0; g < cells_.n_groups(); g++)
+            compute(batch, ubatch, g);
         if (auto committed = cells_.commit(*plan, i); !committed) return committed.error().message;
         for (size_t k = 0; k < ubatch.items.size(); k++)
             for (const SeqId id : batch.seqs(ubatch.items[k]))
                 model_.append(value(id), ubatch.positions[k * batch.n_pos()],
                               batch.token(ubatch.items[k]));
     }
+    return abort_after >= plan->size() ? check_rollback(batch) : Finding();
+}
+
+// What a graph would do in one group.
+void CellsHistory::compute(const Batch& batch, const UbatchPlan& ubatch, uint32_t group) {
+    std::vector<int>& contents = contents_[group];
+    const UbatchGroup& out = ubatch.groups[group];
+    const uint32_t size = page_size(group);
+    for (const CellCopy& c : out.copies)
+        for (uint32_t k = 0; k < c.count; k++)
+            contents[value(c.to) * size + c.to_first + k] =
+                contents[value(c.from) * size + c.from_first + k];
+    if (!cells_.kind(group).is_recurrent()) {
+        for (size_t k = 0; k < ubatch.items.size(); k++)
+            contents[out.cells[k]] = batch.token(ubatch.items[k]);
+        return;
+    }
+    std::vector<int> read;  // all before any is written, as a graph does
+    for (const uint32_t source : out.sources)
+        read.push_back(contents[source]);
+    for (size_t r = 0; r < ubatch.runs.size(); r++) {
+        const UbatchRun& run = ubatch.runs[r];
+        int state = read[r];
+        for (uint32_t k = 0; k < run.count; k++) {
+            state = take_up(state, batch.token(ubatch.items[run.first + k]));
+            const uint32_t left = run.count - k;
+            if (left <= out.n_states) contents[out.cells[(r + 1) * out.n_states - left]] = state;
+        }
+    }
+}
+
+// Straight after a batch its newest items can be taken back, as many as were promised.
+CellsHistory::Finding CellsHistory::check_rollback(const Batch& batch) const {
+    for (size_t i = 0; i < batch.size(); i++) {
+        if (batch.pos(i) != kNextPos) return {};  // it counts in positions, not over gaps
+        for (const SeqId id : batch.seqs(i)) {
+            Pos n = 0;
+            for (size_t k = 0; k < batch.size(); k++)
+                for (const SeqId other : batch.seqs(k))
+                    n += other == id ? 1 : 0;
+            n = std::min<Pos>(n, static_cast<Pos>(config_.n_rollback));
+            for (Pos back = 1; back <= n; back++) {
+                const Pos p0 = cells_.seq_pos_max(id) + 1 - back;
+                const auto allowed = cells_.can_rm(id, p0, -1);
+                if (!allowed) return "a token cannot be taken back: " + allowed.error().message;
+            }
+        }
+        if (batch.seqs(i).size() > 1 || batch.size() > 1) break;  // one is enough
+    }
     return {};
+}
+
+bool CellsHistory::slides() const {
+    return std::any_of(config_.kinds.begin(), config_.kinds.end(),
+                       [](GroupKind kind) { return kind.slides(); });
+}
+
+// Where windows and states go, a verb may be refused for their sake, and nothing has changed then.
+bool CellsHistory::may_refuse(const Result<void>& result) const {
+    return !result && cells_.any_lets_go() &&
+           (result.error().code == Code::kForgotten || result.error().code == Code::kUnsupported);
 }
 
 CellsHistory::Finding CellsHistory::verb(const Step& step) {
@@ -159,7 +225,14 @@ CellsHistory::Finding CellsHistory::verb(const Step& step) {
     switch (step.verb % 12) {
         case 5:
         case 6: {
-            finding = judge(cells_.seq_rm(SeqId{a}, p0, p1), legal);
+            const bool allowed = cells_.can_rm(SeqId{a}, p0, p1).has_value();
+            const auto result = cells_.seq_rm(SeqId{a}, p0, p1);
+            if (allowed != result.has_value()) finding = "can_rm and seq_rm disagree";
+            if (may_refuse(result)) {
+                refused_++;
+                break;
+            }
+            if (!finding) finding = judge(result, legal);
             if (legal) model_.rm(a, range);
             break;
         }
@@ -168,8 +241,13 @@ CellsHistory::Finding CellsHistory::verb(const Step& step) {
             const int from = step.a % config_.n_seqs;
             const bool whole = step.d % 2 == 0;
             const Range copied = whole ? make_range(-1, -1) : range;
-            finding = judge(cells_.seq_cp(SeqId{from}, SeqId{b}, whole ? -1 : p0, whole ? -1 : p1),
-                            whole || legal);
+            const auto result =
+                cells_.seq_cp(SeqId{from}, SeqId{b}, whole ? -1 : p0, whole ? -1 : p1);
+            if (may_refuse(result)) {
+                refused_++;
+                break;
+            }
+            finding = judge(result, whole || legal);
             if (whole || legal) model_.cp(from, b, copied);
             break;
         }
@@ -185,10 +263,11 @@ CellsHistory::Finding CellsHistory::verb(const Step& step) {
         }
         case 10: {
             const int d = step.d % 6;
+            if (slides()) break;
             const auto result = cells_.seq_div(SeqId{a}, p0, p1, d);
             if (result) model_.div(a, range, d);
             if (result && (!legal || d < 1)) finding = "a senseless division was done";
-            if (!result && result.error().code == Code::kUnsupported)
+            if (!result && result.error().code == Code::kUnsupported && !may_refuse(result))
                 finding = "a scalar position was refused";
             refused_ += result ? 0 : 1;
             break;
@@ -238,6 +317,11 @@ CellsHistory::Finding CellsHistory::care(const Step& step) {
             kept_contents_.clear();
             return {};
         }
+        case 10:
+        case 11: {
+            if (config_.max_checkpoints == 0 || model_.pos_max(a) < 0) return {};
+            return judge(cells_.checkpoint(SeqId{a}), true);
+        }
         default: {
             const uint32_t g = number % cells_.n_groups();
             const auto spans = cells_.spans(SeqId{a}, g);
@@ -245,9 +329,8 @@ CellsHistory::Finding CellsHistory::care(const Step& step) {
             const Span span = spans[number % spans.size()];
             auto hold = cells_.keep(g, span);
             if (!hold) return hold.error().message;
-            const auto first =
-                contents_[g].begin() +
-                static_cast<ptrdiff_t>(value(span.page) * cells_.page_size() + span.first);
+            const auto first = contents_[g].begin() +
+                               static_cast<ptrdiff_t>(value(span.page) * page_size(g) + span.first);
             kept_contents_.emplace_back(first, first + span.count);
             kept_.push_back(std::move(*hold));
             return {};
@@ -263,8 +346,8 @@ CellsHistory::Finding CellsHistory::judge(const Result<void>& result, bool legal
 }
 
 void CellsHistory::make_moves() {
-    const uint32_t page_size = cells_.page_size();
     for (const CellMove& move : cells_.pending()) {
+        const uint32_t page_size = this->page_size(move.group);
         std::vector<int>& contents = contents_[move.group];
         for (uint32_t k = 0; k < move.copy.count; k++)
             contents[value(move.copy.to) * page_size + move.copy.to_first + k] =
@@ -276,16 +359,17 @@ void CellsHistory::make_moves() {
 void CellsHistory::poison() {
     for (uint32_t g = 0; g < cells_.n_groups(); g++) {
         std::vector<int> seen(contents_[g].size(), kPoison);
+        seen.back() = 0;
         for (const SeqId id : cells_.sequences())
             for (const Span& s : cells_.spans(id, g))
                 for (uint32_t i = 0; i < s.count; i++) {
-                    const uint32_t cell = value(s.page) * cells_.page_size() + s.first + i;
+                    const uint32_t cell = value(s.page) * page_size(g) + s.first + i;
                     seen[cell] = contents_[g][cell];
                 }
         for (const Hold& hold : kept_)
             for (uint32_t i = 0; hold.group() == g && i < hold.span().count; i++) {
                 const uint32_t cell =
-                    value(hold.span().page) * cells_.page_size() + hold.span().first + i;
+                    value(hold.span().page) * page_size(g) + hold.span().first + i;
                 seen[cell] = contents_[g][cell];
             }
         contents_[g] = std::move(seen);
@@ -296,7 +380,7 @@ CellsHistory::Finding CellsHistory::compare() const {
     for (size_t k = 0; k < kept_.size(); k++)
         for (uint32_t i = 0; i < kept_[k].span().count; i++) {
             const Span& span = kept_[k].span();
-            const uint32_t cell = value(span.page) * cells_.page_size() + span.first + i;
+            const uint32_t cell = value(span.page) * page_size(kept_[k].group()) + span.first + i;
             if (contents_[kept_[k].group()][cell] != kept_contents_[k][i])
                 return fmt::format("cell {} changed while it was kept", cell);
         }
@@ -306,12 +390,17 @@ CellsHistory::Finding CellsHistory::compare() const {
                            expected.size());
     for (const auto& [seq, entries] : expected) {
         for (uint32_t g = 0; g < cells_.n_groups(); g++) {
+            if (cells_.lets_go(g)) {
+                auto finding = cells_.kind(g).is_recurrent() ? check_states(g, seq, entries)
+                                                             : check_window(g, seq, entries);
+                if (finding) return finding;
+                continue;
+            }
             std::vector<std::pair<Pos, int>> found;
             for (const Span& s : cells_.spans(SeqId{seq}, g))
                 for (uint32_t i = 0; i < s.count; i++)
-                    found.emplace_back(
-                        cells_.pos(g, s, i),
-                        contents_[g][value(s.page) * cells_.page_size() + s.first + i]);
+                    found.emplace_back(cells_.pos(g, s, i),
+                                       contents_[g][value(s.page) * page_size(g) + s.first + i]);
             std::sort(found.begin(), found.end());
             if (found == entries) continue;
             return fmt::format("sequence {} sees {} cells in group {}, {} are right", seq,
@@ -320,11 +409,55 @@ CellsHistory::Finding CellsHistory::compare() const {
         if (cells_.seq_pos_max(SeqId{seq}) != entries.back().first)
             return fmt::format("pos_max of sequence {} is {}, not {}", seq,
                                cells_.seq_pos_max(SeqId{seq}), entries.back().first);
+        for (const Checkpoint& c : cells_.checkpoints(SeqId{seq}))
+            if (const auto allowed = cells_.can_rm(SeqId{seq}, c.pos + 1, -1); !allowed)
+                return "a checkpoint is lost: " + allowed.error().message;
+        if (cells_.checkpoints(SeqId{seq}).size() > config_.max_checkpoints)
+            return std::string("a sequence has more checkpoints than allowed");
+        if (cells_.any_lets_go()) continue;
         if (cells_.seq_pos_min(SeqId{seq}) != entries.front().first)
             return fmt::format("pos_min of sequence {} is {}, not {}", seq,
                                cells_.seq_pos_min(SeqId{seq}), entries.front().first);
     }
     return {};
+}
+
+// Every state that is kept has taken up just the tokens up to its position; the newest is there.
+CellsHistory::Finding CellsHistory::check_states(
+    uint32_t group, int seq, const std::vector<std::pair<Pos, int>>& entries) const {
+    const auto spans = cells_.spans(SeqId{seq}, group);
+    if (spans.empty() || cells_.pos(group, spans.back(), 0) != entries.back().first)
+        return fmt::format("sequence {} has no state at {}", seq, entries.back().first);
+    for (const Span& s : spans) {
+        const Pos pos = cells_.pos(group, s, 0);
+        int state = 0;
+        for (const auto& [p, token] : entries)
+            if (p <= pos) state = take_up(state, token);
+        if (contents_[group][value(s.page) + s.first] != state)
+            return fmt::format("the state of sequence {} at {} is not that of its tokens", seq,
+                               pos);
+    }
+    return {};
+}
+
+// What the next query sees is there, and nothing that is there is wrong.
+CellsHistory::Finding CellsHistory::check_window(
+    uint32_t group, int seq, const std::vector<std::pair<Pos, int>>& entries) const {
+    std::vector<std::pair<Pos, int>> found;
+    for (const Span& s : cells_.spans(SeqId{seq}, group))
+        for (uint32_t i = 0; i < s.count; i++)
+            found.emplace_back(cells_.pos(group, s, i),
+                               contents_[group][value(s.page) * page_size(group) + s.first + i]);
+    std::sort(found.begin(), found.end());
+    if (!std::includes(entries.begin(), entries.end(), found.begin(), found.end()))
+        return fmt::format("sequence {} sees a wrong cell in group {}", seq, group);
+    std::vector<std::pair<Pos, int>> needed;
+    const Range window = cells_.kind(group).carries(entries.back().first);
+    for (const auto& entry : entries)
+        if (window.contains(entry.first)) needed.push_back(entry);
+    if (std::includes(found.begin(), found.end(), needed.begin(), needed.end())) return {};
+    return fmt::format("sequence {} lacks a cell of its window from {} on in group {}", seq,
+                       window.begin, group);
 }
 
 bool CellsHistory::same_cells(int a, int b) const {

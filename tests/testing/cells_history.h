@@ -30,9 +30,14 @@ struct HistoryConfig {
     uint32_t n_pos = 1;
     int n_seqs = 6;
     uint32_t grow_step = 0;
+    std::vector<GroupKind> kinds = {};
+    uint32_t n_rollback = 0;
+    uint32_t max_checkpoints = 0;
+    uint32_t max_checkpoints_all = UINT32_MAX;
 };
 
-// A memory made of Cells and, instead of tensors, one number a cell: the token that was written.
+// A memory made of Cells and, instead of tensors, one number a cell: the token that was written; a
+// state is a number that depends on all tokens that it has taken up.
 // After each step every sequence must see, in every group, exactly the positions and tokens that
 // the naive model says; cells that nobody sees are overwritten (the poison rule), and the counts
 // are audited.
@@ -57,6 +62,15 @@ private:
     Finding run(const Batch& batch, const SplitOptions& options, size_t abort_after);
     Finding verb(const Step& step);
     Finding care(const Step& step);
+    void compute(const Batch& batch, const UbatchPlan& ubatch, uint32_t group);
+    Finding check_rollback(const Batch& batch) const;
+    Finding check_states(uint32_t group, int seq,
+                         const std::vector<std::pair<Pos, int>>& entries) const;
+    Finding check_window(uint32_t group, int seq,
+                         const std::vector<std::pair<Pos, int>>& entries) const;
+    bool may_refuse(const Result<void>& result) const;
+    uint32_t page_size(uint32_t group) const { return cells_.pool(group).page_size(); }
+    bool slides() const;
     void make_moves();
     void poison();
     Finding compare() const;
