@@ -251,6 +251,7 @@ private:
     void copy_checkpoints(const Sequence& from, Sequence& to, Range range);
     void drop_lost_checkpoints(SeqId seq);
     void expire(SeqId seq, Plan* plan);
+    uint64_t pages_held(SeqId seq, uint32_t group) const;
     uint64_t counted_cells(SeqId seq, uint32_t group) const;
     void open_ubatch(Plan& plan, size_t i);
     Result<void> check_shift(SeqId seq, Range range, int64_t delta) const;

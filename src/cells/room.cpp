@@ -86,10 +86,20 @@ uint64_t Cells::counted_cells(SeqId seq, uint32_t group) const {
     return n_cells(seq, group);
 }
 
+uint64_t Cells::pages_held(SeqId seq, uint32_t group) const {
+    uint64_t n = 0;
+    PageId last = kNoPage;
+    for (const Span& s : spans(seq, group)) {
+        n += s.page == last ? 0 : 1;
+        last = s.page;
+    }
+    return n;
+}
+
 // Pages that a sequence needs at most to grow from what it holds to its guarantee. Its last page
 // may turn out to be shared and be copied, so its cells count once more. Where cells leave again,
-// no more than one step needs at a time: a window and a ubatch, or a step's states beside the old
-// ones; and what its checkpoints may still come to.
+// no more than what one step needs beside what its checkpoints may come to: a window and a ubatch,
+// or a step's states beside the old ones.
 uint32_t Cells::promised_pages(SeqId seq, uint32_t group) const {
     const Reserves::Account* account = reserves_.find(seq);
     if (account == nullptr) return 0;
@@ -97,16 +107,15 @@ uint32_t Cells::promised_pages(SeqId seq, uint32_t group) const {
     if (counted >= guaranteed) return 0;
     const uint64_t copied = counted > 0 ? page_size_ - 1 : 0, lacking = guaranteed - counted;
     if (!lets_go(group)) return static_cast<uint32_t>(pages(group, lacking + copied));
-    const uint64_t made = checkpoints(seq).size(), held = n_cells(seq, group);
-    const uint64_t to_make = max_checkpoints_ > made ? max_checkpoints_ - made : 0;
-    const uint64_t states = n_rollback_ + uint64_t{1};
-    if (kinds_[group].is_recurrent())
-        return static_cast<uint32_t>(states + to_make + states - std::min(states, held));
-    const uint64_t window = kinds_[group].window, step = std::min<uint64_t>(max_ubatch_, lacking);
-    const uint64_t most = std::min(guaranteed, window + n_rollback_ + max_ubatch_);
-    const uint64_t cells = std::max(most > held ? most - held : 0, step);
-    return static_cast<uint32_t>(pages(group, cells + copied) +
-                                 to_make * (pages(group, window) + 1));
+    const uint64_t states = n_rollback_ + uint64_t{1}, kept = max_checkpoints_;
+    uint64_t most = 2 * states + kept, held = n_cells(seq, group);
+    if (!kinds_[group].is_recurrent()) {
+        const uint64_t window = kinds_[group].window;
+        const uint64_t cells = std::min(guaranteed, window + n_rollback_ + max_ubatch_);
+        most = pages(group, cells) + 2 + kept * (pages(group, window) + 1);
+        held = pages_held(seq, group);
+    }
+    return static_cast<uint32_t>(most > held ? most - held : 0);
 }
 
 // The end of whatever changed who holds what. Debug builds audit then; walking a large pool after

@@ -54,6 +54,17 @@ Result<void> set_numbers(const JsonFields& fields, DecoderOptions& options) {
             return set;
         }
     }
+    for (const Setting& setting : {Setting{"n_rollback", 1024, options.n_rollback},
+                                   Setting{"checkpoints", 1024, options.max_checkpoints}}) {
+        if (auto set = set_whole(fields, setting.key, 0, setting.high, setting.value); !set) {
+            return set;
+        }
+    }
+    auto swa_full = fields.boolean_or("swa_full", options.swa_full);
+    if (!swa_full) {
+        return pass(std::move(swa_full));
+    }
+    options.swa_full = *swa_full;
     if (fields.has("budget_bytes")) {
         auto bytes = fields.whole("budget_bytes", 1, std::numeric_limits<int64_t>::max());
         if (!bytes) {

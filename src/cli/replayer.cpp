@@ -83,10 +83,12 @@ const std::vector<Replayer::Operation>& Replayer::operations() {
     static const std::vector<Operation> kOperations = {
         {"new",
          {"cells", "budget_bytes", "grow_step", "defrag_threshold", "defrag_cells", "type_k",
-          "type_v", "ubatch", "page", "threads"},
+          "type_v", "ubatch", "page", "threads", "swa_full", "n_rollback", "checkpoints"},
          &Replayer::make_new},
         {"decode", {"items", "logits", "top", "abort_after_ubatch"}, &Replayer::decode},
         {"seq_rm", {"seq", "p0", "p1"}, &Replayer::seq_rm},
+        {"can_rm", {"seq", "p0", "p1"}, &Replayer::can_rm},
+        {"checkpoint", {"seq"}, &Replayer::checkpoint},
         {"seq_cp", {"from", "to", "p0", "p1"}, &Replayer::seq_cp},
         {"seq_add", {"seq", "p0", "p1", "delta"}, &Replayer::seq_add},
         {"can_shift", {}, &Replayer::can_shift},
@@ -172,6 +174,22 @@ Result<Answer> Replayer::seq_rm(const JsonFields& fields) {
         return pass(std::move(part));
     }
     return done(memory().seq_rm(part->seq, part->p0, part->p1));
+}
+
+Result<Answer> Replayer::can_rm(const JsonFields& fields) {
+    auto part = sequence_part(fields);
+    if (!part) {
+        return pass(std::move(part));
+    }
+    return Answer{{"can_rm", memory().can_rm(part->seq, part->p0, part->p1).has_value()}};
+}
+
+Result<Answer> Replayer::checkpoint(const JsonFields& fields) {
+    auto seq = sequence(fields, "seq");
+    if (!seq) {
+        return pass(std::move(seq));
+    }
+    return done(memory().checkpoint(*seq));
 }
 
 Result<Answer> Replayer::seq_cp(const JsonFields& fields) {

@@ -46,6 +46,8 @@ private:
     Result<Answer> make_new(const JsonFields& fields);  // replay_new.cpp
     Result<Answer> decode(const JsonFields& fields);    // replay_decode.cpp
     Result<Answer> seq_rm(const JsonFields& fields);
+    Result<Answer> can_rm(const JsonFields& fields);
+    Result<Answer> checkpoint(const JsonFields& fields);
     Result<Answer> seq_cp(const JsonFields& fields);
     Result<Answer> seq_add(const JsonFields& fields);
     Result<Answer> seq_div(const JsonFields& fields);

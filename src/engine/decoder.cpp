@@ -19,6 +19,10 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const Model& model,
     config.grow_step = options.grow_step;
     config.defrag_threshold = options.defrag_threshold;
     config.defrag_cells = options.defrag_cells;
+    config.keeps_windows = options.swa_full;
+    config.n_rollback = options.n_rollback;
+    config.max_checkpoints = options.max_checkpoints;
+    config.max_ubatch = options.max_ubatch;
     auto memory = Memory::create(config, nullptr);
     if (!memory) {
         return pass(std::move(memory));

@@ -27,6 +27,9 @@ struct DecoderOptions {
     uint32_t grow_step = 0;
     std::optional<double> defrag_threshold;
     uint32_t defrag_cells = 1024;
+    bool swa_full = false;         // sliding groups keep what their windows have passed
+    uint32_t n_rollback = 0;       // newest positions that a sequence can always take back
+    uint32_t max_checkpoints = 0;  // of one sequence
 };
 
 // A model with its memory and compute: the loop prepare, compute, commit over a whole batch.
