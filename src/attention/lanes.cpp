@@ -76,17 +76,17 @@ private:
     }
 
     // The cells that this ubatch writes for all of the lane's sequences, and how many of them each
-    // item sees: those up to its own position.
+    // item sees: those up to its own position, or in encoders those behind it too.
     void add_own(Lane& lane) const {
         const std::vector<uint32_t> written = written_for(lane);
         const uint32_t n_before = lane.n_columns;
         size_t seen = 0;
         for (Lane::Query& query : lane.queries) {
-            while (seen < written.size() && pos(written[seen]) <= query.pos)
+            while (seen < written.size() && pos(written[seen]) < kind_.sees(query.pos).end)
                 seen++;
             query.end = n_before + static_cast<uint32_t>(seen);
         }
-        assert(seen == written.size());
+        assert(seen == written.size() || !kind_.is_causal());
         for (const uint32_t item : written) {
             add(lane, {ubatch_.groups[group_].cells[item], 1, 0});
         }

@@ -19,8 +19,9 @@ constexpr uint64_t kMaxCells = INT32_MAX;
 constexpr uint64_t kMaxPages = uint64_t{1} << 26;
 
 Result<void> check_kind(GroupKind kind, uint32_t group) {
+    using Type = GroupKind::Type;
     const bool windowless =
-        kind.type == GroupKind::Type::kFull || kind.type == GroupKind::Type::kRecurrent;
+        kind.type == Type::kFull || kind.type == Type::kWhole || kind.type == Type::kRecurrent;
     if (windowless == !kind.slides()) return {};
     return fail(Code::kInvalidArgument,
                 fmt::format("group {} has a window of {} positions, which its kind {}", group,

@@ -12,14 +12,16 @@ struct GroupKind {
         kFull,       // every cell; a query sees all up to its own position
         kStandard,   // a query sees the last `window` cells, its own included
         kChunked,    // blocks of `window` positions: a query sees its own block, up to itself
+        kWhole,      // encoders: every cell; a query sees all of its sequence, behind itself too
         kSymmetric,  // encoders: a query sees window / 2 positions on each side, and its own
         kRecurrent,  // no cells: one state, which has taken up all tokens so far
     };
 
     Type type = Type::kFull;
-    uint32_t window = 0;  // positions; 0 for kFull and kRecurrent, at least 1 for the others
+    uint32_t window = 0;  // positions; at least 1 for kStandard, kChunked, kSymmetric, else 0
 
     static constexpr GroupKind full() { return {}; }
+    static constexpr GroupKind whole() { return {Type::kWhole, 0}; }
     static constexpr GroupKind sliding(uint32_t window) { return {Type::kStandard, window}; }
     static constexpr GroupKind chunked(uint32_t window) { return {Type::kChunked, window}; }
     static constexpr GroupKind symmetric(uint32_t window) { return {Type::kSymmetric, window}; }
@@ -27,7 +29,7 @@ struct GroupKind {
 
     constexpr bool is_recurrent() const { return type == Type::kRecurrent; }
     constexpr bool slides() const { return window > 0; }
-    constexpr bool is_causal() const { return type != Type::kSymmetric; }
+    constexpr bool is_causal() const { return type != Type::kWhole && type != Type::kSymmetric; }
 
     // The positions that a query at `query` sees, cells permitting. A recurrent group answers as a
     // full one: its state has taken up all of them.
@@ -36,6 +38,8 @@ struct GroupKind {
             case Type::kFull:
             case Type::kRecurrent:
                 break;
+            case Type::kWhole:
+                return {0, kMaxPos};
             case Type::kStandard:
                 return {at_least_0(int64_t{query} - window + 1), query + 1};
             case Type::kChunked:

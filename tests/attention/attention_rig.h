@@ -51,7 +51,7 @@ struct RigConfig {
     uint32_t n_cells = 512;
     uint32_t page_size = 8;
     uint32_t n_pos = 1;
-    uint32_t window = 0;
+    GroupKind kind;
     AttentionOptions path;
     int n_threads = 2;
     AttendParams params{0.2f, 0.0f, 0.0f};
@@ -83,7 +83,7 @@ public:
         memory.page_size = config.page_size;
         memory.n_pos = config.n_pos;
         memory.keeps_windows = true;  // the reference never forgets, and tests rewind
-        memory.kinds = {config.window > 0 ? GroupKind::sliding(config.window) : GroupKind::full()};
+        memory.kinds = {config.kind};
         auto made = Memory::create(memory, nullptr);
         EXPECT_TRUE(made) << made.error().message;
         memory_ = std::move(*made);
@@ -237,8 +237,8 @@ private:
             const Pos pos = ubatch.positions[i * config_.n_pos];
             std::vector<SeenRow> seen;
             for (const Row& row : lists_.at(value(batch.seqs(ubatch.items[i])[0]))) {
-                const bool in_window = config_.window == 0 || row.pos > pos - Pos(config_.window);
-                if (row.pos <= pos && in_window) seen.push_back({row.pos, row.k, row.v});
+                if (config_.kind.sees(pos).contains(row.pos))
+                    seen.push_back({row.pos, row.k, row.v});
             }
             const auto expected =
                 reference_attention(config_.layer, part(q_, i, n), pos, seen, config_.params);

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "attention/attention_rig.h"
+#include "attention/encoder_mask.h"
 
 namespace cellar {
 namespace {
@@ -214,7 +215,7 @@ TEST_P(AttentionTest, AWindowHidesWhatStandsBeforeIt) {
     for (const uint32_t window : {1u, 5u, 16u, 40u}) {
         RigConfig config;
         config.path = GetParam().options;
-        config.window = window;
+        config.kind = GroupKind::sliding(window);
         config.split.max_ubatch = 24;
         AttentionRig rig(config);
         EXPECT_LE(rig.append({0}, 61), kTolerance);
@@ -229,10 +230,56 @@ TEST_P(AttentionTest, AWindowHidesWhatStandsBeforeIt) {
     }
 }
 
+TEST_P(AttentionTest, AChunkBeginsAnewAtMultiplesOfItsLength) {
+    for (const uint32_t length : {1u, 6u, 16u, 40u}) {
+        RigConfig config;
+        config.path = GetParam().options;
+        config.kind = GroupKind::chunked(length);
+        config.split.max_ubatch = 24;
+        AttentionRig rig(config);
+        EXPECT_LE(rig.append({0}, 61), kTolerance);
+        rig.fork(0, 1);
+        EXPECT_LE(rig.append({0, 1}, 3), kTolerance);
+        rig.remove_tail(1, 50);
+        EXPECT_LE(rig.append({1, 2}, 9), kTolerance);
+        EXPECT_LE(rig.append({2, 0, 1}, 1), kTolerance);
+        // Queries at 9, 64 and 59.
+        EXPECT_EQ(attended_cells(rig.plans().back()), 9 % length + 64 % length + 59 % length + 3);
+    }
+}
+
+// Encoders: whole sequences in a ubatch, each item seeing those behind it too.
+TEST_P(AttentionTest, EncodersSeeBothSides) {
+    for (const GroupKind kind : {GroupKind::whole(), GroupKind::symmetric(1),
+                                 GroupKind::symmetric(9), GroupKind::symmetric(64)}) {
+        RigConfig config;
+        config.path = GetParam().options;
+        config.kind = kind;
+        config.split.whole_sequences = true;
+        config.split.max_ubatch = 128;
+        AttentionRig rig(config);
+        EXPECT_LE(rig.append({0}, 40), kTolerance);
+        uint64_t pairs = 0;
+        for (Pos query = 0; query < 40; query++)
+            for (Pos key = 0; key < 40; key++)
+                pairs += kind.sees(query).contains(key) ? 1 : 0;
+        EXPECT_EQ(attended_cells(rig.plans().back()), pairs);
+        EXPECT_LE(rig.append({1, 2, 3}, 25), kTolerance);
+    }
+}
+
+TEST(GroupKind, SymmetricWindowsAreThoseOfEncoderMasks) {
+    for (const uint32_t window : {1u, 2u, 9u, 64u})
+        for (Pos query = 0; query < 80; query++)
+            for (Pos key = 0; key < 80; key++)
+                EXPECT_EQ(GroupKind::symmetric(window).sees(query).contains(key),
+                          encoder_sees(query, key, window));
+}
+
 TEST_P(AttentionTest, AWindowOverSpansThatLieOverEachOther) {
     RigConfig config;
     config.path = GetParam().options;
-    config.window = 8;
+    config.kind = GroupKind::sliding(8);
     AttentionRig rig(config);
     EXPECT_LE(rig.append({0}, 40), kTolerance);
     rig.shift(0, 20, -13, [](const std::vector<float>& key, Pos) { return key; });

@@ -144,7 +144,8 @@ RC_GTEST_PROP(KernelProperty, EqualsTheReferenceOverAnyShapeAndHistory, ()) {
     config.type_k = *type;
     config.type_v = *type;
     config.page_size = *element(1u, 8u, 32u);
-    config.window = *element(0u, 0u, 0u, 7u, 64u);
+    config.kind = *element(GroupKind::full(), GroupKind::full(), GroupKind::sliding(7),
+                           GroupKind::sliding(64), GroupKind::chunked(24));
     config.n_cells = 2048;
     config.n_threads = *inRange(1, 4);
     config.path.share = *element(true, true, false);
