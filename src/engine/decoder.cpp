@@ -22,6 +22,7 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const Model& model,
     config.keeps_windows = options.swa_full;
     config.n_rollback = options.n_rollback;
     config.max_checkpoints = options.max_checkpoints;
+    config.n_states = options.n_states;
     config.max_ubatch = options.max_ubatch;
     auto memory = Memory::create(config, nullptr);
     if (!memory) {

@@ -27,9 +27,12 @@ struct DecoderOptions {
     uint32_t grow_step = 0;
     std::optional<double> defrag_threshold;
     uint32_t defrag_cells = 1024;
+    // What sequences can be taken back to, and of models with recurrent layers the states that may
+    // be kept: each sequence needs n_rollback + 1, as many again in a step, and 1 a checkpoint.
     bool swa_full = false;         // sliding groups keep what their windows have passed
     uint32_t n_rollback = 0;       // newest positions that a sequence can always take back
     uint32_t max_checkpoints = 0;  // of one sequence
+    uint32_t n_states = 128;
 };
 
 // A model with its memory and compute: the loop prepare, compute, commit over a whole batch.

@@ -24,11 +24,28 @@ void set_sum_precision(Tensor* result) {
     }
 }
 
+// 0.25 asks how many of the newest states to give.
+template <class Tensor>
+Tensor* scan(ggml_context* ctx, Tensor* s, Tensor* x, Tensor* dt, Tensor* a, Tensor* b, Tensor* c,
+             Tensor* ids) {
+    if constexpr (requires { ggml_ssm_scan(ctx, s, x, dt, a, b, c, ids, 1); }) {
+        return ggml_ssm_scan(ctx, s, x, dt, a, b, c, ids, 1);
+    } else {
+        return ggml_ssm_scan(ctx, s, x, dt, a, b, c, ids);
+    }
+}
+
 }  // namespace detail
 
 // Asks for sums in f32 from the result of ggml_flash_attn_ext or ggml_mul_mat.
 inline void sum_in_f32(ggml_tensor* result) {
     detail::set_sum_precision(result);
+}
+
+// ggml_ssm_scan for the last state alone: one vector, y behind it the states.
+inline ggml_tensor* ssm_scan(ggml_context* ctx, ggml_tensor* s, ggml_tensor* x, ggml_tensor* dt,
+                             ggml_tensor* a, ggml_tensor* b, ggml_tensor* c, ggml_tensor* ids) {
+    return detail::scan(ctx, s, x, dt, a, b, c, ids);
 }
 
 }  // namespace cellar

@@ -9,6 +9,7 @@
 #include "gguf/printable.h"
 #include "model/gemma3.h"
 #include "model/llama.h"
+#include "model/mamba.h"
 #include "model/mpt.h"
 #include "model/qwen2.h"
 #include "model/qwen3.h"
@@ -24,7 +25,7 @@ struct Architecture {
 
 constexpr Architecture kArchitectures[] = {
     {"llama", LlamaModel::load}, {"gemma3", Gemma3Model::load}, {"mpt", MptModel::load},
-    {"qwen2", load_qwen2},       {"qwen3", load_qwen3},
+    {"mamba", MambaModel::load}, {"qwen2", load_qwen2},         {"qwen3", load_qwen3},
 };
 
 std::string architecture_names() {

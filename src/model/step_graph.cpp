@@ -11,10 +11,12 @@ namespace {
 
 // Far more than any layer makes (llama: 40 with all biases). Unused room is never touched memory.
 constexpr size_t kTensorsPerLayer = 128;
+constexpr size_t kTensorsPerState = 32;  // of a layer in a recurrent group
 constexpr size_t kTensorsBesides = 256;
 
-size_t max_tensors(const Memory& memory) {
-    return kTensorsBesides + kTensorsPerLayer * memory.config().layers.size();
+size_t max_tensors(const Memory& memory, const StepShape& shape) {
+    const size_t per_layer = kTensorsPerLayer + kTensorsPerState * shape.runs.n_states;
+    return kTensorsBesides + per_layer * memory.config().layers.size();
 }
 
 void set(ggml_tensor* tensor, std::span<const int32_t> values) {
@@ -26,16 +28,23 @@ void set(ggml_tensor* tensor, std::span<const int32_t> values) {
 StepGraph::StepGraph(const Memory& memory, StepShape shape, const AttentionOptions& options,
                      AttentionWorkspace& workspace)
     : memory_(memory), shape_(std::move(shape)) {
-    const size_t n = max_tensors(memory);
+    const size_t n = max_tensors(memory, shape_);
     ctx_.reset(
         ggml_init({.mem_size = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false),
                    .mem_buffer = nullptr,
                    .no_alloc = true}));
     graph_ = ggml_new_graph_custom(ctx(), n, false);
-    attention_.reserve(shape_.attention.size());
-    for (uint32_t group = 0; group < shape_.attention.size(); group++) {
-        attention_.push_back(
-            Attention::create(ctx(), memory, group, shape_.attention[group], options, &workspace));
+    const size_t n_groups = shape_.attention.size();
+    attention_.resize(n_groups);
+    recurrence_.resize(n_groups);
+    for (uint32_t group = 0; group < n_groups; group++) {
+        if (memory.cells().kind(group).is_recurrent()) {
+            recurrence_[group] = std::make_unique<Recurrence>(ctx(), graph_, memory, group,
+                                                              shape_.n_tokens, shape_.runs);
+        } else {
+            attention_[group] = Attention::create(ctx(), memory, group, shape_.attention[group],
+                                                  options, &workspace);
+        }
     }
 }
 
@@ -89,6 +98,10 @@ ggml_tensor* StepGraph::attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, g
     return attention_[group]->attend(graph_, layer, q, k, v, params);
 }
 
+Recurrence& StepGraph::recurrence(uint32_t layer) {
+    return *recurrence_[memory_.config().layers[layer].group];
+}
+
 // llama.cpp scales a feed-forward product after its bias, and any other before.
 ggml_tensor* StepGraph::linear_in_ffn(const Linear& weights, ggml_tensor* x) {
     ggml_tensor* y = linear({weights.weight, weights.bias, nullptr}, x);
@@ -126,8 +139,9 @@ void StepGraph::finish(ggml_tensor* logits) {
 }
 
 void StepGraph::reserve() {
-    for (const auto& attention : attention_)
-        attention->reserve();
+    for (const auto& attention : attention_) {
+        if (attention) attention->reserve();
+    }
 }
 
 void StepGraph::set_inputs(const Batch& batch, const UbatchPlan& ubatch,
@@ -151,7 +165,11 @@ void StepGraph::set_inputs(const Batch& batch, const UbatchPlan& ubatch,
         set(rows_, values);
     }
     for (size_t group = 0; group < attention_.size(); group++) {
-        attention_[group]->set_inputs(plans[group], ubatch);
+        if (attention_[group]) {
+            attention_[group]->set_inputs(plans[group], ubatch);
+        } else {
+            recurrence_[group]->set_inputs(ubatch.groups[group]);
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 #include "cells/plan.h"
 #include "memory/memory.h"
 #include "model/linear.h"
+#include "model/recurrence.h"
 
 namespace cellar {
 
@@ -22,7 +23,8 @@ namespace cellar {
 struct StepShape {
     uint32_t n_tokens = 0;
     uint32_t n_outputs = 0;                 // rows of logits
-    std::vector<AttentionShape> attention;  // [n_groups]
+    std::vector<AttentionShape> attention;  // [n_groups]; of recurrent groups: all default
+    RunShape runs;                          // if any group is recurrent
 
     friend bool operator==(const StepShape&, const StepShape&) = default;
 };
@@ -61,6 +63,9 @@ public:
     ggml_tensor* attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                         const AttendParams& params);
 
+    // The states of a layer in a recurrent group, which attends to nothing.
+    Recurrence& recurrence(uint32_t layer);
+
     // down(f(gate(x)) * up(x)), where each of the three is scale * (weight x + bias), and `op`
     // names f: GGML_GLU_OP_SWIGLU (silu) or GGML_GLU_OP_GEGLU (gelu).
     ggml_tensor* glu(ggml_glu_op op, const Linear& gate, const Linear& up, const Linear& down,
@@ -75,8 +80,8 @@ public:
     // Ends building: `logits` [n_vocab, n_outputs] or null, as Model::build returned it.
     void finish(ggml_tensor* logits);
 
-    // Fills all inputs; the graph must be allocated. `plans`: one a group, of this shape; they must
-    // live until the run has ended.
+    // Fills all inputs; the graph must be allocated. `plans`: one a group, of this shape (those of
+    // recurrent groups are not read); they must live until the run has ended.
     void set_inputs(const Batch& batch, const UbatchPlan& ubatch, std::span<const uint32_t> rows,
                     std::span<const AttentionPlan> plans);
 
@@ -95,8 +100,9 @@ private:
     const StepShape shape_;
     ggml_context_ptr ctx_;
     ggml_cgraph* graph_ = nullptr;
-    std::vector<std::unique_ptr<Attention>> attention_;  // [n_groups]
-    ggml_tensor* tokens_ = nullptr;                      // i32 [n_tokens]
+    std::vector<std::unique_ptr<Attention>> attention_;    // [n_groups]; null: recurrent
+    std::vector<std::unique_ptr<Recurrence>> recurrence_;  // [n_groups]; null: attends
+    ggml_tensor* tokens_ = nullptr;                        // i32 [n_tokens]
     ggml_tensor* positions_ = nullptr;  // i32 [n_tokens * n_pos], a component at a time
     ggml_tensor* rows_ = nullptr;       // i32 [n_outputs]; null when it is all rows or none
     ggml_tensor* logits_ = nullptr;

@@ -18,13 +18,29 @@ namespace {
 // Shapes alternate: a prompt's ubatches, its rest, decoding at one length class and the next.
 constexpr size_t kKeptGraphs = 8;
 
+bool any_recurrent(const Memory& memory) {
+    bool any = false;
+    for (uint32_t group = 0; group < memory.cells().n_groups(); group++)
+        any = any || memory.cells().kind(group).is_recurrent();
+    return any;
+}
+
+// Items that a step can have: each takes a cell, unless all groups are recurrent.
+uint32_t most_items(const Memory& memory, uint32_t max_ubatch) {
+    for (uint32_t group = 0; group < memory.cells().n_groups(); group++) {
+        if (!memory.cells().kind(group).is_recurrent())
+            return std::min(max_ubatch, memory.config().n_cells);
+    }
+    return max_ubatch;
+}
+
 }  // namespace
 
 struct Stepper::Impl {
     Impl(const Model& model, Memory& memory, const StepperOptions& options, GraphRunner runner)
         : model_(model),
           memory_(memory),
-          max_ubatch_(std::min(options.max_ubatch, memory.config().n_cells)),
+          max_ubatch_(most_items(memory, options.max_ubatch)),
           attention_{.path = options.attention == AttentionChoice::kGraph ? AttentionPath::kGraph
                                                                           : AttentionPath::kKernel,
                      .flash = options.flash != Flash::kOff,
@@ -32,9 +48,13 @@ struct Stepper::Impl {
           workspace_(options.n_threads),
           runner_(std::move(runner)) {}
 
-    StepShape worst_shape() const;
+    StepShape worst_shape(uint32_t n_tokens, RunShape runs) const;
+    std::vector<StepShape> worst_shapes() const;
+    RunShape runs_of(const UbatchPlan& ubatch) const;
     std::unique_ptr<StepGraph> build(const StepShape& shape);
     Result<void> reserve();
+    Result<void> reserve(const StepShape& shape);
+    bool attends(uint32_t group) const { return !memory_.cells().kind(group).is_recurrent(); }
     Result<void> allocate(ggml_cgraph* graph);
     Result<void> apply(std::span<const CellMove> moves);
     Result<void> apply_pending();
@@ -59,12 +79,33 @@ struct Stepper::Impl {
     StepperStats stats_;
 };
 
-StepShape Stepper::Impl::worst_shape() const {
-    StepShape shape{max_ubatch_, max_ubatch_, {}};
+// Of so many tokens, all with logits, over the whole pools.
+StepShape Stepper::Impl::worst_shape(uint32_t n_tokens, RunShape runs) const {
+    StepShape shape{n_tokens, n_tokens, {}, runs};
     for (uint32_t group = 0; group < memory_.cells().n_groups(); group++) {
-        shape.attention.push_back(widest_shape(memory_, group, max_ubatch_, attention_));
+        shape.attention.push_back(
+            attends(group) ? widest_shape(memory_, group, n_tokens, attention_) : AttentionShape{});
     }
     return shape;
+}
+
+// With states: one run of all tokens, and as many runs as there are states for, whose states take
+// room as well.
+std::vector<StepShape> Stepper::Impl::worst_shapes() const {
+    if (!any_recurrent(memory_)) return {worst_shape(max_ubatch_, {})};
+    const uint32_t n_kept = memory_.cells().n_rollback() + 1;
+    const uint32_t n_runs = std::clamp(memory_.config().n_states / n_kept, 1u, max_ubatch_);
+    const uint32_t n_items = max_ubatch_ / n_runs;
+    return {worst_shape(max_ubatch_, {1, std::min(max_ubatch_, n_kept)}),
+            worst_shape(n_runs * n_items, {n_runs, std::min(n_items, n_kept)})};
+}
+
+RunShape Stepper::Impl::runs_of(const UbatchPlan& ubatch) const {
+    for (uint32_t group = 0; group < ubatch.groups.size(); group++) {
+        if (!attends(group))
+            return {static_cast<uint32_t>(ubatch.runs.size()), ubatch.groups[group].n_states};
+    }
+    return {};
 }
 
 std::unique_ptr<StepGraph> Stepper::Impl::build(const StepShape& shape) {
@@ -74,7 +115,16 @@ std::unique_ptr<StepGraph> Stepper::Impl::build(const StepShape& shape) {
 }
 
 Result<void> Stepper::Impl::reserve() {
-    auto graph = build(worst_shape());
+    for (const StepShape& shape : worst_shapes()) {
+        if (auto reserved = reserve(shape); !reserved) {
+            return reserved;
+        }
+    }
+    return {};
+}
+
+Result<void> Stepper::Impl::reserve(const StepShape& shape) {
+    auto graph = build(shape);
     if (auto checked = runner_.check(graph->graph()); !checked) {
         return checked;
     }
@@ -186,12 +236,16 @@ Result<Logits> Stepper::Impl::compute(const Batch& batch, const UbatchPlan& ubat
     if (auto found = find_outputs(batch, ubatch); !found) {
         return pass(std::move(found));
     }
-    StepShape shape{
-        static_cast<uint32_t>(ubatch.items.size()), static_cast<uint32_t>(rows_.size()), {}};
-    std::vector<AttentionPlan> plans;
-    for (uint32_t group = 0; group < memory_.cells().n_groups(); group++) {
-        plans.push_back(plan_attention(memory_, ubatch, group, attention_));
-        shape.attention.push_back(shape_of(plans.back()));
+    StepShape shape{static_cast<uint32_t>(ubatch.items.size()),
+                    static_cast<uint32_t>(rows_.size()),
+                    {},
+                    runs_of(ubatch)};
+    std::vector<AttentionPlan> plans(memory_.cells().n_groups());
+    shape.attention.resize(plans.size());
+    for (uint32_t group = 0; group < plans.size(); group++) {
+        if (!attends(group)) continue;
+        plans[group] = plan_attention(memory_, ubatch, group, attention_);
+        shape.attention[group] = shape_of(plans[group]);
     }
     auto graph = graph_of(shape);
     if (!graph) {

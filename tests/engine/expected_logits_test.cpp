@@ -55,13 +55,16 @@ protected:
 
     static const char* name() { return std::get<0>(GetParam()); }
 
+    void check_prefill();
+    void check_forks();
+
     const std::unique_ptr<Model> model_;
     Decoding decoding_;
     const nlohmann::json expected_;
     const std::vector<Token> tokens_;
 };
 
-TEST_P(TinyModelTest, PrefillHasTheLogitsOfLlamaCpp) {
+void TinyModelTest::check_prefill() {
     Batch batch;
     for (const Token token : tokens_) {
         batch.add(token, SeqId{0}, kNextPos, true);
@@ -74,7 +77,7 @@ TEST_P(TinyModelTest, PrefillHasTheLogitsOfLlamaCpp) {
     }
 }
 
-TEST_P(TinyModelTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
+void TinyModelTest::check_forks() {
     decoding_.append(SeqId{0}, {tokens_.begin(), tokens_.begin() + 40});
     ASSERT_TRUE(decoding_.memory().seq_cp(SeqId{0}, SeqId{1}, -1, -1));
     for (size_t i = 0; i < expected_["fork_at_40"].size(); i++) {
@@ -86,6 +89,14 @@ TEST_P(TinyModelTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
         EXPECT_LE(max_difference(rows.at(0), step["a"].get<Row>()), kDecodeTolerance) << i;
         EXPECT_LE(max_difference(rows.at(1), step["b"].get<Row>()), kDecodeTolerance) << i;
     }
+}
+
+TEST_P(TinyModelTest, PrefillHasTheLogitsOfLlamaCpp) {
+    check_prefill();
+}
+
+TEST_P(TinyModelTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
+    check_forks();
 }
 
 // 64 tokens, of which 16 go and those behind them move up.
@@ -131,6 +142,22 @@ TEST(SharedPrompts, ChangeNoLogits) {
     EXPECT_LE(most, 1e-4f);
     EXPECT_GT(most, 0);  // or the cascade was not there
 }
+
+// Models whose states no verb can move along.
+class TinyStatesTest : public TinyModelTest {};
+
+TEST_P(TinyStatesTest, PrefillHasTheLogitsOfLlamaCpp) {
+    check_prefill();
+}
+
+TEST_P(TinyStatesTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
+    check_forks();
+}
+
+INSTANTIATE_TEST_SUITE_P(Ubatches, TinyStatesTest,
+                         ::testing::Combine(::testing::Values("tiny-mamba"),
+                                            ::testing::Values(1u, 7u, 32u, 512u),
+                                            ::testing::Values(Way::kKernel)));
 
 INSTANTIATE_TEST_SUITE_P(
     Ubatches, TinyModelTest,
