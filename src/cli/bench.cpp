@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cli/bench_run.h"
+#include "cli/bench_shift.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/loaded_model.h"
@@ -23,6 +24,7 @@ struct Options {
     BenchWork work;
     ComputeOptions compute;
     RopeOverrides rope;
+    bool shift = false;
     bool json = false;
 };
 
@@ -61,8 +63,28 @@ std::string to_text(const Options& options, const BenchTimes& times) {
         times.attended_cells, times.read_cells, times.graphs_built, options.compute.n_threads);
 }
 
+std::string shift_report(const Options& options, const ShiftTimes& times) {
+    const double before_ms = 1000.0 * times.before_s, after_ms = 1000.0 * times.after_s;
+    const double slower = before_ms > 0.0 ? after_ms / before_ms - 1.0 : 0.0;
+    if (options.json) {
+        const nlohmann::ordered_json object = {{"cells", options.work.depth + options.work.prompt},
+                                               {"gen", options.work.gen},
+                                               {"before_ms", before_ms},
+                                               {"after_ms", after_ms},
+                                               {"slower", slower},
+                                               {"threads", options.compute.n_threads}};
+        return object.dump() + "\n";
+    }
+    return fmt::format(
+        "decode of one token at {} cells, medians of {}: {:.3f} ms as encoded, {:.3f} ms after a "
+        "shift ({:+.1f} %)\n",
+        options.work.depth + options.work.prompt, options.work.gen, before_ms, after_ms,
+        100.0 * slower);
+}
+
 Result<void> bench(const Options& options) {
-    auto n_cells = options.work.cells_needed(options.compute.page);
+    const BenchWork work = options.shift ? shift_work(options.work) : options.work;
+    auto n_cells = work.cells_needed(options.compute.page);
     if (!n_cells) {
         return pass(std::move(n_cells));
     }
@@ -73,6 +95,13 @@ Result<void> bench(const Options& options) {
     auto decoder = Decoder::create(*loaded->model, options.compute.decoder_options(*n_cells));
     if (!decoder) {
         return pass(std::move(decoder));
+    }
+    if (options.shift) {
+        auto times = time_shift(**decoder, options.work, loaded->model->info().n_vocab);
+        if (!times) {
+            return pass(std::move(times));
+        }
+        return print(shift_report(options, *times));
     }
     auto times = BenchRun(**decoder, options.work, loaded->model->info().n_vocab).run();
     if (!times) {
@@ -105,12 +134,21 @@ Command add_bench(CLI::App& app) {
     add_count(*command, "--depth", 0, work.depth, "cells that are filled first, unmeasured");
     command->add_flag("--shared", work.shared,
                       "one prompt (and depth) for all sequences, computed once and forked");
+    command->add_flag("--shift", options->shift,
+                      "time decode on a sequence whose positions moved against one where they did "
+                      "not, in turns; of one sequence");
     add_compute_options(*command, options->compute);
     add_rope_options(*command, options->rope);
     command->add_flag("--json", options->json, "print one JSON object");
-    command->callback([&work] {
-        if (work.prompt == 0 && work.gen == 0) {
-            throw CLI::ValidationError("--prompt and --gen are both 0: nothing to measure");
+    command->callback([options] {
+        const BenchWork& asked = options->work;
+        if (asked.gen == 0 && (asked.prompt == 0 || options->shift)) {
+            throw CLI::ValidationError(options->shift
+                                           ? "--shift measures decode, and --gen is 0"
+                                           : "--prompt and --gen are both 0: nothing to measure");
+        }
+        if (options->shift && (asked.seqs > 1 || asked.shared)) {
+            throw CLI::ValidationError("--shift measures one sequence: no --seqs, no --shared");
         }
     });
     command->footer(

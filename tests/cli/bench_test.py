@@ -52,6 +52,16 @@ class BenchTest(CellarTest):
         self.bench("--prompt", 8, "--gen", 2, "--rope-scaling", "yarn", "--rope-freq-scale", 0.5)
         self.fail_with(2, "--rope-freq-base takes", "bench", "-m", TINY, "--rope-freq-base", 0)
 
+    def test_decode_after_a_shift_is_timed_beside_decode_before(self):
+        answer = self.bench("--shift", "--prompt", 100, "--depth", 20, "--gen", 9)
+        self.assertEqual((answer["cells"], answer["gen"]), (120, 9))
+        self.assertGreater(answer["before_ms"], 0)
+        self.assertAlmostEqual(answer["slower"], answer["after_ms"] / answer["before_ms"] - 1)
+        text = self.succeed("bench", "-m", TINY, "--shift", "--prompt", 1, "--gen", 1).decode()
+        self.assertIn("after a shift", text)
+        for more in [["--seqs", 2], ["--shared"], ["--gen", 0]]:
+            self.fail_with(2, "--shift measures", "bench", "-m", TINY, "--shift", *more)
+
     def test_more_work_than_a_memory_can_hold_is_an_error(self):
         self.fail_with(1, "cells", "bench", "-m", TINY, "--prompt", 1000000, "--seqs", 1000000)
 
