@@ -27,8 +27,12 @@ constexpr uint32_t kMaxContext = std::numeric_limits<int32_t>::max();
 // Reads one key after the other into `config_`. Steps return false once `problem_` is set.
 class Reader {
 public:
-    Reader(const GgufFile& file, std::string_view architecture, std::string_view norm_eps)
-        : file_(file), architecture_(architecture), norm_eps_(norm_eps) {}
+    Reader(const GgufFile& file, std::string_view architecture, std::string_view norm_eps,
+           uint32_t least_heads)
+        : file_(file),
+          architecture_(architecture),
+          norm_eps_(norm_eps),
+          least_heads_(least_heads) {}
 
     Result<LlamaConfig> read() {
         if (architecture() && nothing_unsupported() && sizes() && heads() && vocabulary() &&
@@ -90,19 +94,22 @@ private:
         return take(count_in(file_, key("block_count"), 1, kMaxLayers), config_.n_layer) &&
                take(count_in(file_, key("embedding_length"), 1, kMaxEmbd), config_.n_embd) &&
                take(count_in(file_, key("context_length"), 1, kMaxContext), config_.n_ctx_train) &&
-               uniform("feed_forward_length", kMaxFf, config_.n_ff) &&
-               uniform("attention.head_count", kMaxHeads, config_.n_head);
+               uniform("feed_forward_length", 1, kMaxFf, config_.n_ff) &&
+               uniform("attention.head_count", least_heads_, kMaxHeads, config_.n_head);
     }
 
-    // A number that GGUF allows to differ by layer, and this architecture does not.
-    bool uniform(std::string_view name, uint32_t high, uint32_t& to) {
+    // A number that GGUF allows to differ by layer, and this architecture does not; 0 apart, where
+    // `low` lets it be.
+    bool uniform(std::string_view name, uint32_t low, uint32_t high, uint32_t& to) {
         const std::string key = this->key(name);
         std::optional<std::vector<uint32_t>> counts;
-        if (!take(find_counts_in(file_, key, config_.n_layer, 1, high), counts)) return false;
+        if (!take(find_counts_in(file_, key, config_.n_layer, low, high), counts)) return false;
         if (!counts) return refuse(Code::kBadFile, fmt::format("key '{}' is missing", key));
-        to = counts->front();
-        const auto differs = std::find_if(counts->begin(), counts->end(),
-                                          [&](uint32_t count) { return count != to; });
+        to = *std::max_element(counts->begin(), counts->end());
+        if (to == 0) return refuse(Code::kBadFile, fmt::format("key '{}' is 0", key));
+        const auto differs = std::find_if(counts->begin(), counts->end(), [&](uint32_t count) {
+            return count != to && count != 0;
+        });
         if (differs == counts->end()) return true;
         return refuse(Code::kUnsupported,
                       fmt::format("key '{}' differs by layer ({} and {}), which is not supported",
@@ -113,19 +120,20 @@ private:
 
     bool heads_kv() {
         std::optional<std::vector<uint32_t>> counts;
-        if (!take(find_counts_in(file_, key("attention.head_count_kv"), config_.n_layer, 1,
-                                 config_.n_head),
+        if (!take(find_counts_in(file_, key("attention.head_count_kv"), config_.n_layer,
+                                 least_heads_, config_.n_head),
                   counts))
             return false;
         config_.n_head_kv =
             counts ? std::move(*counts) : std::vector<uint32_t>(config_.n_layer, config_.n_head);
         for (const uint32_t count : config_.n_head_kv) {
-            if (config_.n_head % count != 0)
+            if (count != 0 && config_.n_head % count != 0)
                 return refuse(Code::kBadFile,
                               fmt::format("{} key-value heads do not divide {} query heads", count,
                                           config_.n_head));
         }
-        return true;
+        if (*std::max_element(config_.n_head_kv.begin(), config_.n_head_kv.end()) > 0) return true;
+        return refuse(Code::kBadFile, "no layer has key-value heads");
     }
 
     bool head_dim() {
@@ -176,6 +184,7 @@ private:
     const GgufFile& file_;
     const std::string_view architecture_;
     const std::string_view norm_eps_;
+    const uint32_t least_heads_;  // of a layer
     LlamaConfig config_;
     Error problem_;
 };
@@ -183,8 +192,9 @@ private:
 }  // namespace
 
 Result<LlamaConfig> read_llama_config(const GgufFile& file, std::string_view architecture,
-                                      std::string_view norm_eps) {
-    return Reader(file, architecture, norm_eps).read();
+                                      std::string_view norm_eps, LayersWithoutHeads without_heads) {
+    const uint32_t least = without_heads == LayersWithoutHeads::kAllowed ? 0 : 1;
+    return Reader(file, architecture, norm_eps, least).read();
 }
 
 }  // namespace cellar

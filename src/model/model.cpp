@@ -8,6 +8,7 @@
 #include "gguf/gguf_file.h"
 #include "gguf/printable.h"
 #include "model/gemma3.h"
+#include "model/lfm2.h"
 #include "model/llama.h"
 #include "model/mamba.h"
 #include "model/mpt.h"
@@ -25,7 +26,8 @@ struct Architecture {
 
 constexpr Architecture kArchitectures[] = {
     {"llama", LlamaModel::load}, {"gemma3", Gemma3Model::load}, {"mpt", MptModel::load},
-    {"mamba", MambaModel::load}, {"qwen2", load_qwen2},         {"qwen3", load_qwen3},
+    {"mamba", MambaModel::load}, {"lfm2", Lfm2Model::load},     {"qwen2", load_qwen2},
+    {"qwen3", load_qwen3},
 };
 
 std::string architecture_names() {

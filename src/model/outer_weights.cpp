@@ -4,12 +4,12 @@
 
 namespace cellar {
 
-OuterWeights ask_outer(WeightsLoader& loader, const LlamaConfig& config) {
+OuterWeights ask_outer(WeightsLoader& loader, const LlamaConfig& config, const char* norm) {
     const int64_t n_embd = config.n_embd;
     const int64_t n_vocab = config.n_vocab;
     OuterWeights outer;
     outer.token_embd = loader.require("token_embd.weight", {n_embd, n_vocab}, Use::kGetRows);
-    outer.output_norm = loader.require("output_norm.weight", {n_embd}, Use::kMul);
+    outer.output_norm = loader.require(norm, {n_embd}, Use::kMul);
     outer.tied = !loader.has("output.weight");
     const char* output = outer.tied ? "token_embd.weight" : "output.weight";
     outer.output.weight = loader.require(output, {n_embd, n_vocab}, Use::kMulMat);

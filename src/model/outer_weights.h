@@ -14,7 +14,9 @@ struct OuterWeights {
     bool tied = false;                   // the file has no output.weight
 };
 
-// Asks for them, and for a bias of the output if the file has one.
-OuterWeights ask_outer(WeightsLoader& loader, const LlamaConfig& config);
+// Asks for them, and for a bias of the output if the file has one. `norm` names the norm before the
+// output.
+OuterWeights ask_outer(WeightsLoader& loader, const LlamaConfig& config,
+                       const char* norm = "output_norm.weight");
 
 }  // namespace cellar

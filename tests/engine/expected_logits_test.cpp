@@ -155,7 +155,7 @@ TEST_P(TinyStatesTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ubatches, TinyStatesTest,
-                         ::testing::Combine(::testing::Values("tiny-mamba"),
+                         ::testing::Combine(::testing::Values("tiny-mamba", "tiny-lfm2"),
                                             ::testing::Values(1u, 7u, 32u, 512u),
                                             ::testing::Values(Way::kKernel)));
 

@@ -172,7 +172,7 @@ TEST_P(StatesTest, ASequenceGoesBackToItsCheckpoint) {
     expect_fresh(append(decoding, SeqId{0}, {9}), joined(prompt, {9}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, StatesTest, ::testing::Values("tiny-mamba"));
+INSTANTIATE_TEST_SUITE_P(Models, StatesTest, ::testing::Values("tiny-mamba", "tiny-lfm2"));
 
 }  // namespace
 }  // namespace cellar
