@@ -227,6 +227,7 @@ public:
 private:
     friend class Compactor;
     friend class Departures;
+    friend class Loading;
     friend class Plan;
     friend class Planner;
 

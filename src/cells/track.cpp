@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace cellar {
 
@@ -239,6 +240,18 @@ void Track::rewrite(PagePool& pool, Range range, const Rewrite& rewrite) {
         }
     }
     spans_ = std::move(spans);
+    sort(pool, 0);
+}
+
+void Track::replace(PagePool& pool, std::vector<Span> spans, Ranges forgotten, Pos begin) {
+    for (const Span& s : spans)
+        pool.hold(s.page, s.end());
+    release(pool);
+    spans_ = std::move(spans);
+    forgotten_ = std::move(forgotten);
+    begin_ = begin;
+    for (const Span& s : spans_)
+        n_cells_ += s.count;
     sort(pool, 0);
 }
 

@@ -96,6 +96,10 @@ public:
     using Rewrite = std::function<void(const Span&, std::vector<Span>&)>;
     void rewrite(PagePool& pool, Range range, const Rewrite& rewrite);
 
+    // Forgets everything and sees these spans instead; takes a hold for each. The rest as the
+    // accessors say. O(spans).
+    void replace(PagePool& pool, std::vector<Span> spans, Ranges forgotten, Pos begin);
+
 private:
     Pos first_pos(const PagePool& pool, const Span& s) const {
         return pool.pos(s.page, s.first) + s.delta;
