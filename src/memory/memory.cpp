@@ -310,6 +310,16 @@ Result<void> Memory::commit(Plan& plan, size_t i) {
     });
 }
 
+Result<Loading> Memory::begin_load(LoadRequest request) {
+    return Loading::begin(cells_, std::move(request));
+}
+
+void Memory::finish_load(Loading& loading) {
+    loading.commit();
+    maybe_sparse_ = true;
+    if (observer_) observer_("loaded sequences");
+}
+
 ggml_tensor* Memory::k(uint32_t layer) const {
     return pools_[config_.layers[layer].group].k(in_pool_[layer]);
 }

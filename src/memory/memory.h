@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "cells/cells.h"
+#include "cells/loading.h"
 #include "memory/kv_type.h"
 
 struct ggml_tensor;
@@ -130,6 +131,12 @@ public:
     // harm. Errors: kStale for a finished or cancelled plan, kBadRange unless `i` is its next.
     Result<void> apply_moves(const Plan& plan, size_t i);
     Result<void> commit(Plan& plan, size_t i);
+
+    // Takes pages for cells that are to be loaded, visible to nobody until `finish_load`: see
+    // Loading::begin. Their rows are written with write_rows (rows.h).
+    Result<Loading> begin_load(LoadRequest request);
+    // Makes them visible: Loading::commit.
+    void finish_load(Loading& loading);
 
     // From now on `observer` hears in a line what was done, as soon as it was: verbs, commits,
     // shifts, every copy of cells, compaction. It may look at cells(), and must change nothing.
