@@ -187,6 +187,11 @@ std::span<const Range> Cells::forgotten(SeqId seq, uint32_t group) const {
     return sequence->tracks[group].forgotten().list();
 }
 
+Pos Cells::taken_up_from(SeqId seq, uint32_t group) const {
+    const Sequence* sequence = find(seq);
+    return sequence == nullptr ? 0 : sequence->tracks[group].begin();
+}
+
 bool Cells::has_recurrent() const {
     return std::any_of(kinds_.begin(), kinds_.end(),
                        [](GroupKind kind) { return kind.is_recurrent(); });

@@ -213,6 +213,9 @@ public:
     // Positions whose cells left the group's window. Valid until the next verb or commit.
     std::span<const Range> forgotten(SeqId seq, uint32_t group) const;
 
+    // Recurrent: the position of the first token that the states of `seq` have taken up.
+    Pos taken_up_from(SeqId seq, uint32_t group) const;
+
     // The position of cell `index` of a span.
     Pos pos(uint32_t group, const Span& span, uint32_t index) const {
         return pools_[group].pos(span.page, span.first + index) + span.delta;

@@ -140,7 +140,6 @@ void Loading::commit() {
                                        track.begin);
         }
         take_checkpoints(s);
-        if (cells_->any_lets_go()) cells_->expire(id, nullptr);
         cells_->drop_if_empty(id);
     }
     close();

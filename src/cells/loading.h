@@ -86,7 +86,8 @@ public:
 
     // Makes the cells visible. In groups that are not loaded, cells behind the last loaded position
     // are forgotten. What this memory keeps less of than the one that was saved (windows,
-    // roll-back, checkpoints) goes at once. O(runs + pages). An open load only; it cannot fail.
+    // roll-back) goes with the next token, checkpoints beyond its limits at once. O(runs + pages).
+    // An open load only; it cannot fail.
     void commit();
 
     // Frees the pages. Again, or after a commit: does nothing.
