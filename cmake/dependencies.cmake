@@ -6,6 +6,7 @@ find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(highway REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
 
 if(CELLAR_BUILD_CLI OR CELLAR_BUILD_TESTS OR CELLAR_BUILD_BENCH)
     find_package(nlohmann_json REQUIRED)

@@ -37,7 +37,7 @@ function(cellar_test folder room)
         PROPERTIES LABELS ${folder} TIMEOUT 300)
 endfunction()
 
-foreach(room base cells memory attention gguf text model engine cli)
+foreach(room base cells memory attention state gguf text model engine cli)
     cellar_test(${room} ${room})
 endforeach()
 cellar_test(ggml memory)

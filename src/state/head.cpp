@@ -1,0 +1,178 @@
+#include "state/head.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "state/bytes.h"
+
+namespace cellar {
+namespace {
+
+constexpr size_t kChunkBytes = size_t{256} << 10;
+
+// What no model reaches, so that sizes computed from a head cannot overflow.
+constexpr uint32_t kMaxGroups = 16;
+constexpr uint64_t kMaxValues = uint64_t{1} << 30;
+
+// A sequence that sees a cell of one group takes at least 36 bytes. Many that see nothing would
+// take more memory than they are bytes.
+constexpr uint32_t kFewSeqs = 64;
+constexpr uint32_t kLeastSeqBytes = 32;
+
+tl::unexpected<Error> damaged(const char* what) {
+    return fail(Code::kBadFile, fmt::format("the state is damaged: {}", what));
+}
+
+void put_identity(ByteWriter& out, const Identity& identity) {
+    out.put_text(identity.model);
+    out.put(identity.weights);
+    out.put(identity.tokenizer);
+    out.put(identity.rope);
+    out.put(static_cast<uint32_t>(identity.adapters.size()));
+    for (const Identity::Adapter& adapter : identity.adapters) {
+        out.put(adapter.content);
+        out.put(adapter.scale);
+    }
+}
+
+Identity get_identity(ByteReader& in) {
+    Identity identity;
+    identity.model = in.get_text();
+    identity.weights = in.get<Digest>();
+    identity.tokenizer = in.get<Digest>();
+    identity.rope = in.get<Digest>();
+    identity.adapters.resize(in.get_count(sizeof(Digest) + sizeof(float)));
+    for (Identity::Adapter& adapter : identity.adapters) {
+        adapter.content = in.get<Digest>();
+        adapter.scale = in.get<float>();
+    }
+    return identity;
+}
+
+void put_group(ByteWriter& out, const StateHead::Group& group) {
+    out.put(static_cast<uint32_t>(group.kind.type));
+    out.put(group.kind.window);
+    out.put(static_cast<uint32_t>(group.type_k));
+    out.put(static_cast<uint32_t>(group.type_v));
+    out.put(static_cast<uint32_t>(group.saved ? 1 : 0));
+    out.put_list(std::span<const Pos>(group.positions));
+}
+
+bool get_group(ByteReader& in, uint32_t n_pos, StateHead::Group& group) {
+    const auto kind = in.get<uint32_t>(), window = in.get<uint32_t>();
+    const auto type_k = in.get<uint32_t>(), type_v = in.get<uint32_t>();
+    const auto saved = in.get<uint32_t>();
+    group.positions = in.get_list<Pos>();
+    constexpr auto kKinds = static_cast<uint32_t>(GroupKind::Type::kRecurrent);
+    constexpr auto kTypes = static_cast<uint32_t>(KvType::kIq4Nl);
+    if (!in.ok() || kind > kKinds || std::max(type_k, type_v) > kTypes || saved > 1) return false;
+    group.kind = {static_cast<GroupKind::Type>(kind), window};
+    group.type_k = static_cast<KvType>(type_k);
+    group.type_v = static_cast<KvType>(type_v);
+    group.saved = saved == 1;
+    return group.positions.size() % n_pos == 0 && (group.saved || group.positions.empty());
+}
+
+void put_track(ByteWriter& out, const LoadTrack& track) {
+    out.put(track.begin);
+    out.put_list(std::span<const LoadRun>(track.runs));
+    out.put_list(std::span<const Range>(track.forgotten));
+}
+
+LoadTrack get_track(ByteReader& in) {
+    LoadTrack track;
+    track.begin = in.get<Pos>();
+    track.runs = in.get_list<LoadRun>();
+    track.forgotten = in.get_list<Range>();
+    return track;
+}
+
+bool get_sequence(ByteReader& in, const StateHead& head, StateHead::Sequence& sequence) {
+    sequence.seq = SeqId{in.get<int32_t>()};
+    sequence.tokens = in.get_list<Token>();
+    sequence.checkpoints = in.get_list<Pos>();
+    sequence.tracks.resize(head.groups.size());
+    for (size_t g = 0; g < head.groups.size(); g++)
+        if (head.groups[g].saved) sequence.tracks[g] = get_track(in);
+    return in.ok() && value(sequence.seq) >= 0;
+}
+
+}  // namespace
+
+StateHead describe_memory(const Memory& memory) {
+    StateHead head;
+    const Cells& cells = memory.cells();
+    head.n_pos = cells.n_pos();
+    for (uint32_t g = 0; g < cells.n_groups(); g++)
+        head.groups.push_back({cells.kind(g),
+                               row_type(memory, g, Side::kKeys),
+                               row_type(memory, g, Side::kValues),
+                               false,
+                               {}});
+    for (uint32_t layer = 0; layer < memory.config().layers.size(); layer++)
+        head.layers.push_back(
+            {memory.config().layers[layer].group,
+             {row_values(memory, layer, Side::kKeys), row_values(memory, layer, Side::kValues)}});
+    return head;
+}
+
+std::vector<std::byte> encode_head(const StateHead& head) {
+    ByteWriter out;
+    put_identity(out, head.identity);
+    out.put(head.n_pos);
+    out.put(static_cast<uint32_t>(head.groups.size()));
+    for (const StateHead::Group& group : head.groups)
+        put_group(out, group);
+    out.put(static_cast<uint32_t>(head.layers.size()));
+    for (const StateHead::Layer& layer : head.layers) {
+        out.put(layer.group);
+        out.put(layer.values[0]);
+        out.put(layer.values[1]);
+    }
+    out.put(static_cast<uint32_t>(head.seqs.size()));
+    for (const StateHead::Sequence& sequence : head.seqs) {
+        out.put(sequence.seq);
+        out.put_list(std::span<const Token>(sequence.tokens));
+        out.put_list(std::span<const Pos>(sequence.checkpoints));
+        for (size_t g = 0; g < head.groups.size(); g++)
+            if (head.groups[g].saved) put_track(out, sequence.tracks[g]);
+    }
+    return {out.bytes().begin(), out.bytes().end()};
+}
+
+Result<StateHead> decode_head(std::span<const std::byte> bytes) {
+    ByteReader in(bytes);
+    StateHead head;
+    head.identity = get_identity(in);
+    head.n_pos = in.get<uint32_t>();
+    if (head.n_pos < 1 || head.n_pos > 4) return damaged("positions have no such components");
+    head.groups.resize(std::min(in.get_count(6 * sizeof(uint32_t)), kMaxGroups + 1));
+    if (head.groups.empty() || head.groups.size() > kMaxGroups)
+        return damaged("it has no groups of layers, or too many");
+    for (StateHead::Group& group : head.groups)
+        if (!get_group(in, head.n_pos, group)) return damaged("a group makes no sense");
+    head.layers.resize(in.get_count(sizeof(uint32_t) + 2 * sizeof(uint64_t)));
+    for (StateHead::Layer& layer : head.layers) {
+        layer.group = in.get<uint32_t>();
+        layer.values[0] = in.get<uint64_t>();
+        layer.values[1] = in.get<uint64_t>();
+        if (!in.ok() || layer.group >= head.groups.size() ||
+            std::max(layer.values[0], layer.values[1]) > kMaxValues)
+            return damaged("a layer makes no sense");
+    }
+    const uint32_t n_seqs = in.get_count(3 * sizeof(uint32_t));
+    if (n_seqs > kFewSeqs && bytes.size() / n_seqs < kLeastSeqBytes)
+        return damaged("it has more sequences than could see anything");
+    for (uint32_t s = 0; s < n_seqs; s++)
+        if (!get_sequence(in, head, head.seqs.emplace_back()))
+            return damaged("a sequence makes no sense");
+    if (!in.at_end()) return damaged("its head does not end where it should");
+    return head;
+}
+
+uint32_t rows_per_chunk(size_t row_bytes) {
+    return static_cast<uint32_t>(std::max<size_t>(1, kChunkBytes / std::max<size_t>(1, row_bytes)));
+}
+
+}  // namespace cellar
