@@ -11,7 +11,8 @@ void Departures::add_sequence(SeqId seq) {
 }
 
 uint32_t& Departures::holders(PageId page) {
-    return holders_.try_emplace(value(page), pool_.holders(page)).first->second;
+    const uint32_t now = is_missing(page) ? 0 : pool_.holders(page);
+    return holders_.try_emplace(value(page), now).first->second;
 }
 
 PageId Departures::open(std::optional<PageId> page) {

@@ -44,7 +44,8 @@ uint64_t seen_hash(const Memory& memory, SeqId seq) {
         const uint32_t group = memory.config().layers[layer].group;
         for (const Span& span : cells.spans(seq, group)) {
             for (uint32_t i = 0; i < span.count; i++) {
-                const uint32_t row = value(span.page) * cells.pool(group).page_size() + span.first + i;
+                const uint32_t row =
+                    value(span.page) * cells.pool(group).page_size() + span.first + i;
                 hash.add(cells.pos(group, span, i));
                 hash.add_row(memory.k(layer), row);
                 hash.add_row(memory.v(layer), row);
