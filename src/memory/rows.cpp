@@ -68,6 +68,7 @@ void convert_rows(KvType from, KvType to, uint64_t n_values, std::span<const std
     const auto width = static_cast<int64_t>(n_values);
     const size_t in_row = bytes_of_row(from, n_values), out_row = bytes_of_row(to, n_values);
     assert(in_row > 0 && out_row > 0 && in.size() / in_row == out.size() / out_row);
+    if (in_row == 0) return;
     std::vector<float> values(n_values);
     for (size_t i = 0; i < in.size() / in_row; i++) {
         if (source == GGML_TYPE_F32) {

@@ -13,14 +13,14 @@ constexpr SeqId kOne{0}, kOther{1};
 
 class WindowsTest : public ::testing::Test {
 protected:
-    void start(CellsConfig config) {
+    void start(const CellsConfig& config) {
         auto made = Cells::create(config);
         ASSERT_TRUE(made) << made.error().message;
         cells_.emplace(std::move(*made));
     }
 
     // Appends `n` items to each of the sequences, in one batch. What prepare answers.
-    Result<void> append(std::vector<SeqId> seqs, int n, uint32_t max_ubatch = 512,
+    Result<void> append(const std::vector<SeqId>& seqs, int n, uint32_t max_ubatch = 512,
                         int checkpoint_after = -1) {
         Batch batch;
         for (const SeqId seq : seqs)

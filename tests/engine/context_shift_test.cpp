@@ -28,8 +28,8 @@ constexpr char kLlama[] = CELLAR_TEST_DATA "/models/tiny-llama.gguf";
 constexpr uint32_t kPage = 8;
 
 const Model& tiny_gemma3() {
-    static const auto model = open_model(CELLAR_TEST_DATA "/models/tiny-gemma3.gguf");
-    return *model;
+    static const auto kModel = open_model(CELLAR_TEST_DATA "/models/tiny-gemma3.gguf");
+    return *kModel;
 }
 
 Tokens prompt_of(size_t n, int seed = 1) {

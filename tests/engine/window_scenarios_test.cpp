@@ -27,8 +27,8 @@ constexpr float kTolerance = 2e-3f;
 constexpr SeqId kOne{0}, kOther{1};
 
 const Model& tiny_gemma3() {
-    static const auto model = testing::open_model(CELLAR_TEST_DATA "/models/tiny-gemma3.gguf");
-    return *model;
+    static const auto kModel = testing::open_model(CELLAR_TEST_DATA "/models/tiny-gemma3.gguf");
+    return *kModel;
 }
 
 uint32_t window() {

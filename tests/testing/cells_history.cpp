@@ -329,8 +329,9 @@ CellsHistory::Finding CellsHistory::care(const Step& step) {
             const Span span = spans[number % spans.size()];
             auto hold = cells_.keep(g, span);
             if (!hold) return hold.error().message;
-            const auto first = contents_[g].begin() +
-                               static_cast<ptrdiff_t>(value(span.page) * page_size(g) + span.first);
+            const auto first =
+                contents_[g].begin() +
+                static_cast<ptrdiff_t>(size_t{value(span.page)} * page_size(g) + span.first);
             kept_contents_.emplace_back(first, first + span.count);
             kept_.push_back(std::move(*hold));
             return {};
