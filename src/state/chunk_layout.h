@@ -36,7 +36,8 @@ static_assert(sizeof(Trailer) == 24);
 
 inline constexpr size_t kHeaderBytes = sizeof(ChunkHeader) + 16;
 
-// XXH3-128, the low 64 bits first. The header is part of it through the seed.
+// XXH3-128, the low 64 bits first. The header is part of it through the seed, and so is, through
+// `seed`, the chunk before: a state mixed of two, each chunk sound, does not pass.
 inline std::array<uint64_t, 2> checksum_of(const ChunkHeader& header,
                                            std::span<const std::byte> payload, uint64_t seed) {
     const uint64_t place = XXH3_64bits_withSeed(&header, sizeof header, seed);

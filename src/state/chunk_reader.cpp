@@ -59,13 +59,17 @@ Result<ChunkHeader> ChunkReader::read_header() {
     ChunkHeader header;
     if (auto read = read_exactly(std::as_writable_bytes(std::span(&header, 1))); !read)
         return pass(std::move(read));
-    if (auto read = read_exactly(std::span(checksum_)); !read) return pass(std::move(read));
+    if (auto read = read_exactly(std::as_writable_bytes(std::span(checksum_))); !read)
+        return pass(std::move(read));
     return header;
 }
 
 Result<void> ChunkReader::check(const ChunkHeader& header) {
     const auto sum = checksum_of(header, std::span(buffer_).first(size_), seed_);
-    if (std::memcmp(sum.data(), checksum_, sizeof checksum_) == 0) return {};
+    if (sum == checksum_) {
+        seed_ = sum[0];
+        return {};
+    }
     return damaged(
         fmt::format("the chunk that ends at byte {} does not have its checksum", offset_));
 }
@@ -85,7 +89,6 @@ Result<StateHead> ChunkReader::read_head() {
         return damaged("it does not begin with a head");
     if (auto read = read_payload(header->stored); !read) return pass(std::move(read));
     if (auto fine = check(*header); !fine) return pass(std::move(fine));
-    seed_ = XXH3_64bits(buffer_.data(), size_);
     return decode_head(std::span(buffer_).first(size_));
 }
 
@@ -128,6 +131,7 @@ Result<std::span<const std::byte>> ChunkReader::unpack(size_t size) {
 Result<void> ChunkReader::skip_piece(const StatePiece& piece, size_t size) {
     auto header = read_piece_header(piece, size);
     if (!header) return pass(std::move(header));
+    seed_ = checksum_[0];
     offset_ += header->stored;
     return source_.skip(header->stored);
 }

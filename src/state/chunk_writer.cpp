@@ -43,9 +43,7 @@ Result<void> ChunkWriter::write_head(const StateHead& head) {
     offset_ = sizeof preamble;
     const std::vector<std::byte> bytes = encode_head(head);
     std::copy(bytes.begin(), bytes.end(), payload(bytes.size()).begin());
-    if (auto written = write_chunk({ChunkHeader::kHead}); !written) return written;
-    seed_ = XXH3_64bits(bytes.data(), bytes.size());
-    return {};
+    return write_chunk({ChunkHeader::kHead});
 }
 
 // Whether the payload shrinks; then `packed_` holds it.
@@ -80,6 +78,7 @@ Result<void> ChunkWriter::write_chunk(ChunkHeader header) {
     const auto checksum = checksum_of(header, whole.subspan(kHeaderBytes), seed_);
     std::memcpy(whole.data(), &header, sizeof header);
     std::memcpy(whole.data() + sizeof header, checksum.data(), sizeof checksum);
+    seed_ = checksum[0];
     offset_ += whole.size();
     return sink_.write(whole);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -78,7 +79,7 @@ private:
 
     Sink& sink_;
     const bool compress_;
-    uint64_t seed_ = 0;              // binds chunks to their head
+    uint64_t seed_ = 0;              // of the next checksum: binds each chunk to all before it
     uint64_t offset_ = 0;            // bytes written
     size_t size_ = 0;                // of the payload
     std::vector<std::byte> buffer_;  // header, checksum, payload: one write
@@ -121,12 +122,12 @@ private:
     Result<std::span<const std::byte>> unpack(size_t size);
 
     Source& source_;
-    uint64_t seed_ = 0;
+    uint64_t seed_ = 0;  // as the writer's
     uint64_t offset_ = 0;
     size_t size_ = 0;  // of the payload
     std::vector<std::byte> buffer_;
     std::vector<std::byte> unpacked_;
-    std::byte checksum_[16] = {};  // of the chunk whose header was read last
+    std::array<uint64_t, 2> checksum_ = {};  // of the chunk whose header was read last
     std::vector<IndexEntry> index_;
     std::unique_ptr<ZSTD_DCtx_s, FreeContext> context_;
 };
