@@ -39,12 +39,12 @@ size_t bytes_of_row(KvType type, uint64_t n_values) {
     return n_values % block == 0 ? n_values / block * ggml_type_size(stored) : 0;
 }
 
-void read_rows(const Memory& memory, uint32_t layer, Side side, std::span<const RowRun> runs,
+void read_rows(const Memory& memory, uint32_t layer, Side side, std::span<const PoolRows> runs,
                std::span<std::byte> out) {
     const ggml_tensor* tensor = tensor_of(memory, layer, side);
     const size_t row = tensor->nb[1];
     size_t at = 0;
-    for (const RowRun& run : runs) {
+    for (const PoolRows& run : runs) {
         ggml_backend_tensor_get(tensor, out.data() + at, run.row * row, run.count * row);
         at += run.count * row;
     }

@@ -16,7 +16,7 @@ namespace cellar {
 enum class Side : uint32_t { kKeys, kValues };
 
 // Neighbouring rows of a pool.
-struct RowRun {
+struct PoolRows {
     uint32_t row = 0;
     uint32_t count = 0;
 };
@@ -30,7 +30,7 @@ size_t row_bytes(const Memory& memory, uint32_t layer, Side side);
 size_t bytes_of_row(KvType type, uint64_t n_values);
 
 // Copies rows out, one after the other; `out` is as long as they are.
-void read_rows(const Memory& memory, uint32_t layer, Side side, std::span<const RowRun> runs,
+void read_rows(const Memory& memory, uint32_t layer, Side side, std::span<const PoolRows> runs,
                std::span<std::byte> out);
 
 // Writes cells [first, ...) of a load, which nobody sees yet: `bytes` are whole rows.

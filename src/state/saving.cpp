@@ -122,12 +122,12 @@ uint64_t Saving::size() const {
     return bytes + ChunkWriter::frame_bytes(encode_head(head_).size(), n_pieces);
 }
 
-std::vector<RowRun> Saving::rows_of(const StatePiece& piece) const {
+std::vector<PoolRows> Saving::rows_of(const StatePiece& piece) const {
     const std::vector<Rows>& rows = rows_[head_.layers[piece.layer].group];
     auto at = std::upper_bound(rows.begin(), rows.end(), piece.first,
                                [](uint32_t x, const Rows& r) { return x < r.first; }) -
               1;
-    std::vector<RowRun> runs;
+    std::vector<PoolRows> runs;
     for (uint32_t first = piece.first; first < piece.first + piece.count; at++) {
         const uint32_t skipped = first - at->first;
         const uint32_t n = std::min(at->count - skipped, piece.first + piece.count - first);

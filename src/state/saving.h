@@ -62,7 +62,7 @@ private:
 
     Saving(const Memory& memory, SaveOptions options)
         : memory_(&memory), options_(std::move(options)) {}
-    std::vector<RowRun> rows_of(const StatePiece& piece) const;
+    std::vector<PoolRows> rows_of(const StatePiece& piece) const;
 
     const Memory* memory_;
     SaveOptions options_;

@@ -22,7 +22,7 @@ public:
         const size_t row = row_bytes(memory_, layer, side);
         for (const Span& span : cells.spans(seq_, group)) {
             const uint32_t page_size = cells.pool(group).page_size();
-            const RowRun run{value(span.page) * page_size + span.first, span.count};
+            const PoolRows run{value(span.page) * page_size + span.first, span.count};
             bytes_.resize(span.count * row);
             read_rows(memory_, layer, side, std::span(&run, 1), bytes_);
             for (uint32_t i = 0; i < span.count; i++)
