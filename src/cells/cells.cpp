@@ -156,6 +156,9 @@ void Cells::open_ubatch(Plan& plan, size_t i) {
     for (size_t k = plan.next_change_; k < plan.changes_.size(); k++) {
         const Plan::Change& change = plan.changes_[k];
         if (change.ubatch != i) break;
+        // Sequences that share items change one after the other, by the same cells.
+        const Plan::Change* before = k > plan.next_change_ ? &plan.changes_[k - 1] : nullptr;
+        if (before && before->group == change.group && before->grown == change.grown) continue;
         for (uint32_t j = 0; j < change.grown.count; j++)
             pools_[change.group].set_pos(
                 change.grown.page, change.grown.first + j,

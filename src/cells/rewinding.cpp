@@ -25,18 +25,6 @@ Range taken_up(const Track& track, const PagePool& pool) {
 
 }  // namespace
 
-Result<void> Cells::can_rm(SeqId seq, Pos p0, Pos p1) const {
-    if (auto ok = check_verb(seq, true); !ok) return ok;
-    const Range range = make_range(p0, p1);
-    if (range.begin > range.end)
-        return fail(Code::kBadRange,
-                    fmt::format("the range [{}, {}) ends before it begins", p0, p1));
-    if (range.empty() || !any_lets_go()) return {};
-    for (const SeqId id : selected(seq))
-        if (auto ok = check_rm(id, range); !ok) return ok;
-    return {};
-}
-
 // Whether the group has what a sequence needs to go on at `end`, with all that it held before.
 Result<void> Cells::check_end(SeqId seq, uint32_t group, Pos end) const {
     const Track& track = find(seq)->tracks[group];

@@ -87,17 +87,25 @@ private:
 
 }  // namespace
 
-Result<void> Cells::seq_rm(SeqId seq, Pos p0, Pos p1) {
+Result<void> Cells::can_rm(SeqId seq, Pos p0, Pos p1) const {
     if (auto ok = check_verb(seq, true); !ok) return ok;
-    auto range = read_range(p0, p1);
-    if (!range) return pass(std::move(range));
+    const auto range = read_range(p0, p1);
+    if (!range) return tl::unexpected(range.error());
+    if (range->empty() || !lets_go_) return {};
+    for (const SeqId id : selected(seq))
+        if (auto ok = check_rm(id, *range); !ok) return ok;
+    return {};
+}
+
+Result<void> Cells::seq_rm(SeqId seq, Pos p0, Pos p1) {
     if (auto ok = can_rm(seq, p0, p1); !ok) return ok;
-    if (range->empty()) return {};
+    const Range range = make_range(p0, p1);
+    if (range.empty()) return {};
     for (const SeqId id : selected(seq)) {
         Sequence& sequence = *find(id);
         for (uint32_t g = 0; g < n_groups(); g++)
-            sequence.tracks[g].remove(pools_[g], *range);
-        drop_checkpoints(sequence, *range);
+            sequence.tracks[g].remove(pools_[g], range);
+        drop_checkpoints(sequence, range);
         drop_lost_checkpoints(id);
         drop_if_empty(id);
     }
