@@ -116,13 +116,7 @@ Result<void> Gemma3Model::load_weights(const GgufFile& file, const LoadOptions& 
     for (uint32_t i = 0; i < config_.n_layer; i++) {
         layers_.push_back(ask_layer(loader, i));
     }
-    auto memory = std::move(loader).load(progress_of(options));
-    if (!memory) {
-        return pass(std::move(memory));
-    }
-    memory_ = std::move(*memory);
-    info_.weight_bytes = memory_.bytes();
-    return {};
+    return load_asked(std::move(loader), options, memory_, info_);
 }
 
 Gemma3Model::Layer Gemma3Model::ask_layer(WeightsLoader& loader, uint32_t index) const {
@@ -167,12 +161,8 @@ ggml_tensor* Gemma3Model::build(StepGraph& graph) const {
     for (uint32_t index = 0; index < config_.n_layer; index++) {
         const Layer& layer = layers_[index];
         ggml_tensor* attended = attention(graph, index, graph.rms_norm(x, layer.attn_norm, eps));
-        if (index + 1 == config_.n_layer) {
-            attended = graph.outputs(attended);
-            x = graph.outputs(x);
-            if (!x) {
-                return nullptr;
-            }
+        if (index + 1 == config_.n_layer && !graph.keep_outputs(attended, x)) {
+            return nullptr;
         }
         attended = graph.rms_norm(graph.linear(layer.o, attended), layer.attn_post_norm, eps);
         x = ggml_add(ctx, attended, x);

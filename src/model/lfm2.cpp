@@ -74,13 +74,7 @@ Result<void> Lfm2Model::load_weights(const GgufFile& file, const LoadOptions& op
     for (uint32_t i = 0; i < config_.n_layer; i++) {
         layers_.push_back(ask_layer(loader, i));
     }
-    auto memory = std::move(loader).load(progress_of(options));
-    if (!memory) {
-        return pass(std::move(memory));
-    }
-    memory_ = std::move(*memory);
-    info_.weight_bytes = memory_.bytes();
-    return {};
+    return load_asked(std::move(loader), options, memory_, info_);
 }
 
 Lfm2Model::Layer Lfm2Model::ask_layer(WeightsLoader& loader, uint32_t index) const {
@@ -131,12 +125,8 @@ ggml_tensor* Lfm2Model::build(StepGraph& graph) const {
         ggml_tensor* normed = graph.rms_norm(x, layer.norm, eps);
         ggml_tensor* mixed =
             attends(index) ? attention(graph, index, normed) : convolution(graph, index, normed);
-        if (index + 1 == config_.n_layer) {
-            mixed = graph.outputs(mixed);
-            x = graph.outputs(x);
-            if (!x) {
-                return nullptr;
-            }
+        if (index + 1 == config_.n_layer && !graph.keep_outputs(mixed, x)) {
+            return nullptr;
         }
         x = ggml_add(ctx, graph.linear(attends(index) ? layer.o : layer.out, mixed), x);
         normed = graph.rms_norm(x, layer.ffn_norm, eps);

@@ -48,12 +48,8 @@ ggml_tensor* LlamaModel::build(StepGraph& graph) const {
         const LlamaLayer& layer = weights_.layers[index];
         ggml_tensor* attended =
             attention(graph, index, graph.rms_norm(x, layer.attn_norm, config_.norm_eps));
-        if (index + 1 == config_.n_layer) {
-            attended = graph.outputs(attended);
-            x = graph.outputs(x);
-            if (!x) {
-                return nullptr;
-            }
+        if (index + 1 == config_.n_layer && !graph.keep_outputs(attended, x)) {
+            return nullptr;
         }
         x = ggml_add(ctx, graph.linear(layer.o, attended), x);
         ggml_tensor* normed = graph.rms_norm(x, layer.ffn_norm, config_.norm_eps);

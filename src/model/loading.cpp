@@ -1,5 +1,7 @@
 #include "model/loading.h"
 
+#include <utility>
+
 namespace cellar {
 
 WeightsOptions weights_options(const LoadOptions& options) {
@@ -30,6 +32,17 @@ ModelInfo info_of(const GgufFile& file, const LlamaConfig& config, std::string_v
         info.layers.push_back({0, n_head_kv, config.head_dim, config.head_dim});
     }
     return info;
+}
+
+Result<void> load_asked(WeightsLoader&& loader, const LoadOptions& options, Weights& memory,
+                        ModelInfo& info) {
+    auto loaded = std::move(loader).load(progress_of(options));
+    if (!loaded) {
+        return pass(std::move(loaded));
+    }
+    memory = std::move(*loaded);
+    info.weight_bytes = memory.bytes();
+    return {};
 }
 
 }  // namespace cellar

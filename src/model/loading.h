@@ -17,4 +17,9 @@ Progress progress_of(const LoadOptions& options);
 // All but `weight_bytes`, with every layer in group 0.
 ModelInfo info_of(const GgufFile& file, const LlamaConfig& config, std::string_view architecture);
 
+// Loads what `loader` was asked for into `memory`, and notes its size in `info`. Errors: as
+// WeightsLoader::load.
+Result<void> load_asked(WeightsLoader&& loader, const LoadOptions& options, Weights& memory,
+                        ModelInfo& info);
+
 }  // namespace cellar

@@ -98,13 +98,7 @@ Result<void> MambaModel::load_weights(const GgufFile& file, const LoadOptions& o
     for (uint32_t i = 0; i < config_.outer.n_layer; i++) {
         layers_.push_back(ask_layer(loader, i));
     }
-    auto memory = std::move(loader).load(progress_of(options));
-    if (!memory) {
-        return pass(std::move(memory));
-    }
-    memory_ = std::move(*memory);
-    info_.weight_bytes = memory_.bytes();
-    return {};
+    return load_asked(std::move(loader), options, memory_, info_);
 }
 
 MambaModel::Layer MambaModel::ask_layer(WeightsLoader& loader, uint32_t index) const {
@@ -141,12 +135,8 @@ ggml_tensor* MambaModel::build(StepGraph& graph) const {
         ggml_tensor* y = scan(graph, index, convolved);
         ggml_tensor* gate = ggml_cont(ctx, rows_of(ctx, both, d_inner, d_inner));
         y = ggml_swiglu_split(ctx, gate, y);
-        if (index + 1 == config_.outer.n_layer) {
-            y = graph.outputs(y);
-            x = graph.outputs(x);
-            if (!x) {
-                return nullptr;
-            }
+        if (index + 1 == config_.outer.n_layer && !graph.keep_outputs(y, x)) {
+            return nullptr;
         }
         x = ggml_add(ctx, graph.linear(layer.out, y), x);
     }

@@ -72,14 +72,8 @@ Result<void> MptModel::load_weights(const GgufFile& file, const LoadOptions& opt
     for (uint32_t i = 0; i < config_.n_layer; i++) {
         layers_.push_back(ask_layer(loader, i));
     }
-    auto memory = std::move(loader).load(progress_of(options));
-    if (!memory) {
-        return pass(std::move(memory));
-    }
-    memory_ = std::move(*memory);
-    info_.weight_bytes = memory_.bytes();
     info_.n_learned_pos = position_embd_ ? config_.n_ctx_train : 0;
-    return {};
+    return load_asked(std::move(loader), options, memory_, info_);
 }
 
 MptModel::Layer MptModel::ask_layer(WeightsLoader& loader, uint32_t index) const {
@@ -120,12 +114,8 @@ ggml_tensor* MptModel::build(StepGraph& graph) const {
     for (uint32_t index = 0; index < config_.n_layer; index++) {
         const Layer& layer = layers_[index];
         ggml_tensor* attended = attention(graph, index, norm(graph, x, layer.attn_norm));
-        if (index + 1 == config_.n_layer) {
-            attended = graph.outputs(attended);
-            x = graph.outputs(x);
-            if (!x) {
-                return nullptr;
-            }
+        if (index + 1 == config_.n_layer && !graph.keep_outputs(attended, x)) {
+            return nullptr;
         }
         x = ggml_add(ctx, graph.linear(layer.o, attended), x);
         x = ggml_add(ctx, feed_forward(graph, layer, norm(graph, x, layer.ffn_norm)), x);

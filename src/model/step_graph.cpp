@@ -114,6 +114,12 @@ ggml_tensor* StepGraph::glu(ggml_glu_op op, const Linear& gate, const Linear& up
     return linear_in_ffn(down, wide);
 }
 
+bool StepGraph::keep_outputs(ggml_tensor*& a, ggml_tensor*& b) {
+    a = outputs(a);
+    b = outputs(b);
+    return b != nullptr;
+}
+
 ggml_tensor* StepGraph::outputs(ggml_tensor* x) {
     if (shape_.n_outputs == shape_.n_tokens) {
         return x;

@@ -71,9 +71,10 @@ public:
     ggml_tensor* glu(ggml_glu_op op, const Linear& gate, const Linear& up, const Linear& down,
                      ggml_tensor* x);
 
-    // The rows of x [n, n_tokens] that logits are wanted of: [n, n_outputs]. For the last layer,
-    // whose other rows nobody reads once its k and v are kept. Null if none are wanted.
-    ggml_tensor* outputs(ggml_tensor* x);
+    // Leaves of a and b [n, n_tokens] the rows that logits are wanted of, [n, n_outputs]; false if
+    // none are wanted. For the last layer, whose other rows nobody reads once what it keeps is
+    // kept.
+    bool keep_outputs(ggml_tensor*& a, ggml_tensor*& b);
 
     // -- For the stepper -----------------------------------------------------------------------
 
@@ -94,6 +95,7 @@ public:
 
 private:
     ggml_tensor* input(ggml_tensor* tensor, const char* name);
+    ggml_tensor* outputs(ggml_tensor* x);
     ggml_tensor* linear_in_ffn(const Linear& weights, ggml_tensor* x);
 
     const Memory& memory_;

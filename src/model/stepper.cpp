@@ -18,13 +18,6 @@ namespace {
 // Shapes alternate: a prompt's ubatches, its rest, decoding at one length class and the next.
 constexpr size_t kKeptGraphs = 8;
 
-bool any_recurrent(const Memory& memory) {
-    bool any = false;
-    for (uint32_t group = 0; group < memory.cells().n_groups(); group++)
-        any = any || memory.cells().kind(group).is_recurrent();
-    return any;
-}
-
 // Items that a step can have: each takes a cell, unless all groups are recurrent.
 uint32_t most_items(const Memory& memory, uint32_t max_ubatch) {
     for (uint32_t group = 0; group < memory.cells().n_groups(); group++) {
@@ -92,7 +85,7 @@ StepShape Stepper::Impl::worst_shape(uint32_t n_tokens, RunShape runs) const {
 // With states: one run of all tokens, and as many runs as there are states for, whose states take
 // room as well.
 std::vector<StepShape> Stepper::Impl::worst_shapes() const {
-    if (!any_recurrent(memory_)) return {worst_shape(max_ubatch_, {})};
+    if (!memory_.cells().has_recurrent()) return {worst_shape(max_ubatch_, {})};
     const uint32_t n_kept = memory_.cells().n_rollback() + 1;
     const uint32_t n_runs = std::clamp(memory_.config().n_states / n_kept, 1u, max_ubatch_);
     const uint32_t n_items = max_ubatch_ / n_runs;

@@ -210,20 +210,29 @@ TEST_P(AttentionTest, AFullPoolIsAttended) {
     EXPECT_LE(rig.append({1}, 32), kTolerance);
 }
 
-// Windows shorter than a page, than a ubatch, and longer than both; sequences shared and private.
+// Sequences shared and private, of which the last step's queries stand at 9, 64 and 59.
+void share_and_part(AttentionRig& rig) {
+    EXPECT_LE(rig.append({0}, 61), kTolerance);
+    rig.fork(0, 1);
+    EXPECT_LE(rig.append({0, 1}, 3), kTolerance);
+    rig.remove_tail(1, 50);
+    EXPECT_LE(rig.append({1, 2}, 9), kTolerance);
+    EXPECT_LE(rig.append({2, 0, 1}, 1), kTolerance);
+}
+
+RigConfig of_kind(GroupKind kind, const AttentionOptions& path) {
+    RigConfig config;
+    config.path = path;
+    config.kind = kind;
+    config.split.max_ubatch = 24;
+    return config;
+}
+
+// Windows shorter than a page, than a ubatch, and longer than both.
 TEST_P(AttentionTest, AWindowHidesWhatStandsBeforeIt) {
     for (const uint32_t window : {1u, 5u, 16u, 40u}) {
-        RigConfig config;
-        config.path = GetParam().options;
-        config.kind = GroupKind::sliding(window);
-        config.split.max_ubatch = 24;
-        AttentionRig rig(config);
-        EXPECT_LE(rig.append({0}, 61), kTolerance);
-        rig.fork(0, 1);
-        EXPECT_LE(rig.append({0, 1}, 3), kTolerance);
-        rig.remove_tail(1, 50);
-        EXPECT_LE(rig.append({1, 2}, 9), kTolerance);
-        EXPECT_LE(rig.append({2, 0, 1}, 1), kTolerance);
+        AttentionRig rig(of_kind(GroupKind::sliding(window), GetParam().options));
+        share_and_part(rig);
         EXPECT_EQ(attended_cells(rig.plans().back()),
                   std::min(window, 10u) + std::min(window, 65u) + std::min(window, 60u));
         EXPECT_LE(read_cells(rig.plans().back()), attended_cells(rig.plans().back()));
@@ -232,18 +241,8 @@ TEST_P(AttentionTest, AWindowHidesWhatStandsBeforeIt) {
 
 TEST_P(AttentionTest, AChunkBeginsAnewAtMultiplesOfItsLength) {
     for (const uint32_t length : {1u, 6u, 16u, 40u}) {
-        RigConfig config;
-        config.path = GetParam().options;
-        config.kind = GroupKind::chunked(length);
-        config.split.max_ubatch = 24;
-        AttentionRig rig(config);
-        EXPECT_LE(rig.append({0}, 61), kTolerance);
-        rig.fork(0, 1);
-        EXPECT_LE(rig.append({0, 1}, 3), kTolerance);
-        rig.remove_tail(1, 50);
-        EXPECT_LE(rig.append({1, 2}, 9), kTolerance);
-        EXPECT_LE(rig.append({2, 0, 1}, 1), kTolerance);
-        // Queries at 9, 64 and 59.
+        AttentionRig rig(of_kind(GroupKind::chunked(length), GetParam().options));
+        share_and_part(rig);
         EXPECT_EQ(attended_cells(rig.plans().back()), 9 % length + 64 % length + 59 % length + 3);
     }
 }
