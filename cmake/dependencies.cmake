@@ -11,6 +11,7 @@ pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
 if(CELLAR_BUILD_CLI OR CELLAR_BUILD_TESTS OR CELLAR_BUILD_BENCH)
     find_package(nlohmann_json REQUIRED)
     find_package(CLI11 REQUIRED)
+    pkg_check_modules(crypto REQUIRED IMPORTED_TARGET libcrypto)
     pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 endif()
 

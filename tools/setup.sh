@@ -10,8 +10,8 @@ set -euo pipefail
 
 # A line is `package`, or `program:package` where any copy of the program will do.
 run=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config python3:python3
-    libcli11-dev libexpected-dev libfmt-dev libhwy-dev libpcre2-dev libspdlog-dev libxxhash-dev
-    libzstd-dev nlohmann-json3-dev)
+    libcli11-dev libexpected-dev libfmt-dev libhwy-dev libpcre2-dev libspdlog-dev libssl-dev
+    libxxhash-dev libzstd-dev nlohmann-json3-dev)
 test=("${run[@]}" libbenchmark-dev libgtest-dev libgmock-dev librapidcheck-dev)
 check=("${test[@]}" ccache:ccache clang++-14:clang-14 clang-format-14:clang-format-14
     clang-tidy-14:clang-tidy-14 libclang-rt-14-dev)

@@ -25,7 +25,7 @@ struct DecoderOptions {
     // Of the memory, see MemoryConfig.
     uint64_t budget_bytes = 0;
     uint32_t grow_step = 0;
-    std::optional<double> defrag_threshold;
+    std::optional<double> defrag_threshold = {};
     uint32_t defrag_cells = 1024;
     // What sequences can be taken back to, and of models with recurrent layers the states that may
     // be kept: each sequence needs n_rollback + 1, as many again in a step, and 1 a checkpoint.
@@ -50,6 +50,9 @@ public:
     // changed. Returns how many were committed.
     Result<size_t> decode(const Batch& batch, const OnLogits& on_logits,
                           size_t max_ubatches = SIZE_MAX);
+
+    // Does what verbs left to be done: Stepper::apply_pending. `decode` begins with it.
+    Result<void> apply_pending() { return stepper_->apply_pending(); }
 
     Memory& memory() { return *memory_; }
     const Memory& memory() const { return *memory_; }

@@ -260,7 +260,7 @@ SessionId Engine::open_session() {
     return id;
 }
 
-Result<void> Engine::close_session(SessionId id) {
+Result<Session*> Engine::idle_session(SessionId id) {
     const auto it = sessions_.find(id);
     if (it == sessions_.end()) {
         return fail(Code::kBadRange, "there is no such session");
@@ -268,10 +268,18 @@ Result<void> Engine::close_session(SessionId id) {
     if (it->second.busy) {
         return fail(Code::kBusy, "the session has a request that has not ended");
     }
-    forget(it->second.seq);
-    free_seqs_.push_back(it->second.seq);
-    scheduler_.give_back(it->second.cells);
-    sessions_.erase(it);
+    return &it->second;
+}
+
+Result<void> Engine::close_session(SessionId id) {
+    auto session = idle_session(id);
+    if (!session) {
+        return pass(std::move(session));
+    }
+    forget((*session)->seq);
+    free_seqs_.push_back((*session)->seq);
+    scheduler_.give_back((*session)->cells);
+    sessions_.erase(id);
     return {};
 }
 

@@ -11,14 +11,21 @@
 #include "engine/request.h"
 #include "engine/scheduler.h"
 #include "engine/session.h"
+#include "state/loader.h"
+#include "state/saving.h"
 
 namespace cellar {
 
 struct EngineOptions {
-    uint32_t n_ctx = 4096;       // tokens of one request or session; at most the pool's cells
-    uint32_t n_vocab = 0;        // of the model
-    uint32_t step_tokens = 512;  // computed in one step; best the decoder's max_ubatch
-    std::vector<Token> eog;      // tokens that end a text
+    uint32_t n_ctx = 4096;        // tokens of one request or session; at most the pool's cells
+    uint32_t n_vocab = 0;         // of the model
+    uint32_t step_tokens = 512;   // computed in one step; best the decoder's max_ubatch
+    std::vector<Token> eog = {};  // tokens that end a text
+};
+
+struct LoadSessionOptions {
+    bool convert = false;         // keys and values of other types are converted
+    StateProgress progress = {};  // may be empty
 };
 
 // Writes texts for many requests at once (continuous batching): each step computes a token for
@@ -64,6 +71,22 @@ public:
     // How many tokens the session's sequence holds; 0 for an unknown one.
     size_t held(SessionId id) const;
 
+    // A session's sequence about to be written: see Saving, and write it before anything else is
+    // done with the engine. `text` is what the sequence is the beginning of, and comes back when it
+    // is loaded; often one token longer than what is held, since the newest is not computed yet.
+    // None: what is held. Errors: kBadRange for an unknown or empty session, kBusy while a request
+    // uses it, kInvalidArgument for a text that does not begin with what it holds; as
+    // Saving::begin.
+    Result<Saving> save(SessionId id, const Identity& identity, std::span<const Token> text = {},
+                        SaveOptions options = {});
+    // Loads the one sequence of a state in the place of what the session holds, and returns its
+    // text: a prompt that begins with it computes only what is not held. On error the session is as
+    // it was. Errors: as save, and as load_state; kBadRange for more tokens than the context has
+    // room for, kUnsupported for what is no text from position 0 on, kNoRoom when requests and
+    // sessions have set aside too much; kInvalidArgument for tokens that are none.
+    Result<std::vector<Token>> load(SessionId id, const Identity& identity, Source& source,
+                                    const LoadSessionOptions& options = {});
+
     // Cells that the memory needs beyond n_ctx for context shifts: kShiftPages, and what n_ctx
     // lacks of whole pages.
     static constexpr uint32_t shift_cells(uint32_t page_size) {
@@ -76,6 +99,7 @@ private:
     Engine(Decoder& decoder, const EngineOptions& options);
 
     Result<void> check(const Request& request) const;
+    Result<void> check_tokens(std::span<const Token> tokens) const;
     Result<void> check_shift(const Request& request) const;
     Result<void> check_length(const Request& request) const;
     uint64_t cells_for(const Task& task) const;
@@ -90,6 +114,11 @@ private:
     void retire(Task& task, bool sound);
     void forget(SeqId seq);
     SeqId take_seq();
+    Result<Session*> idle_session(SessionId id);
+    Result<std::vector<Token>> load_beside(const Session& session, SeqId beside,
+                                           const Identity& identity, Source& source,
+                                           const LoadSessionOptions& options);
+    void take_over(Session& session, SeqId loaded, std::span<const Token> text);
 
     const EngineOptions options_;
     Decoder& decoder_;

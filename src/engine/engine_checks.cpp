@@ -10,12 +10,8 @@ Result<void> Engine::check(const Request& request) const {
     if (request.prompt.empty()) {
         return fail(Code::kInvalidArgument, "the prompt is empty");
     }
-    for (const Token token : request.prompt) {
-        if (token < 0 || static_cast<uint32_t>(token) >= options_.n_vocab) {
-            return fail(Code::kInvalidArgument,
-                        fmt::format("{} is no token: the vocabulary has {}, counted from 0", token,
-                                    options_.n_vocab));
-        }
+    if (auto fine = check_tokens(request.prompt); !fine) {
+        return fine;
     }
     if (request.session) {
         const auto it = sessions_.find(*request.session);
@@ -30,6 +26,17 @@ Result<void> Engine::check(const Request& request) const {
         return fine;
     }
     return check_length(request);
+}
+
+Result<void> Engine::check_tokens(std::span<const Token> tokens) const {
+    for (const Token token : tokens) {
+        if (token < 0 || static_cast<uint32_t>(token) >= options_.n_vocab) {
+            return fail(Code::kInvalidArgument,
+                        fmt::format("{} is no token: the vocabulary has {}, counted from 0", token,
+                                    options_.n_vocab));
+        }
+    }
+    return {};
 }
 
 Result<void> Engine::check_shift(const Request& request) const {

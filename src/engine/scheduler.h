@@ -63,7 +63,8 @@ public:
     // Takes a task out, running or waiting. Of a running one's cells, `kept` stay set aside.
     void remove(RequestId id, uint64_t kept);
 
-    // Frees cells that a removal kept.
+    // Sets aside free cells, or frees what this or a removal kept.
+    void set_aside(uint64_t cells) { free_ -= in_pages(cells); }
     void give_back(uint64_t cells) { free_ += in_pages(cells); }
 
     Task* find(RequestId id) const;

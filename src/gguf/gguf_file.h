@@ -50,6 +50,15 @@ public:
 
     bool has(std::string_view key) const;
 
+    // All keys of the metadata, in the file's order.
+    std::vector<std::string_view> keys() const;
+    // A key's value for people, on one line: arrays by length and first elements, long strings cut.
+    // The key is there.
+    std::string shown(std::string_view key) const;
+    // A key's type and value as bytes that no other value has: what digests are made of. The key is
+    // there. O(value).
+    std::string encoded(std::string_view key) const;
+
     // A string, up to its first NUL byte (ggml hands strings out as C strings).
     Result<std::string_view> string(std::string_view key) const;
     Result<std::optional<std::string_view>> find_string(std::string_view key) const;

@@ -36,6 +36,14 @@ tl::unexpected<Error> refused(const std::filesystem::path& path, const char* wha
     return fail(Code::kIo, fmt::format("{}: cannot {} it: {}", path.string(), what, reason));
 }
 
+FileStamp stamp_of(const struct stat& status) {
+    constexpr int64_t kNsPerS = 1'000'000'000;
+    return {.size = static_cast<uint64_t>(status.st_size),
+            .modified_ns = status.st_mtim.tv_sec * kNsPerS + status.st_mtim.tv_nsec,
+            .device = status.st_dev,
+            .inode = status.st_ino};
+}
+
 size_t page_size() {
     return static_cast<size_t>(::sysconf(_SC_PAGESIZE));
 }
@@ -58,7 +66,7 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem
     void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
     if (data == MAP_FAILED) return refused(path, "map");
     return std::shared_ptr<const MappedFile>(
-        new MappedFile(static_cast<const std::byte*>(data), size));
+        new MappedFile(static_cast<const std::byte*>(data), size, stamp_of(status)));
 }
 
 MappedFile::~MappedFile() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -8,6 +9,16 @@
 #include "base/error.h"
 
 namespace cellar {
+
+// What tells a file from what stood under its name at another time.
+struct FileStamp {
+    uint64_t size = 0;
+    int64_t modified_ns = 0;  // since 1970
+    uint64_t device = 0;
+    uint64_t inode = 0;
+
+    friend bool operator==(const FileStamp&, const FileStamp&) = default;
+};
 
 // A whole file, mapped read-only and private. The bytes are those of the file that was opened,
 // even when its name is given to another file later. Truncating the file while it is mapped is
@@ -24,6 +35,9 @@ public:
 
     std::span<const std::byte> bytes() const { return {data_, size_}; }
 
+    // As the file was when it was opened.
+    const FileStamp& stamp() const { return stamp_; }
+
     // Tells the system that [offset, offset + size) will be read soon: it may read ahead.
     // Whole pages that the range touches; the range is clipped to the file.
     void prefetch(size_t offset, size_t size) const;
@@ -33,10 +47,12 @@ public:
     void release(size_t offset, size_t size) const;
 
 private:
-    MappedFile(const std::byte* data, size_t size) : data_(data), size_(size) {}
+    MappedFile(const std::byte* data, size_t size, const FileStamp& stamp)
+        : data_(data), size_(size), stamp_(stamp) {}
 
     const std::byte* data_;
     size_t size_;
+    FileStamp stamp_;
 };
 
 }  // namespace cellar

@@ -80,7 +80,7 @@ Result<void> check_spans(const StateHead& head, const LoadRequest& request, cons
 
 class Loader {
 public:
-    Loader(Memory& memory, Source& source, const LoadOptions& options)
+    Loader(Memory& memory, Source& source, const LoadStateOptions& options)
         : memory_(memory), reader_(source), options_(options) {}
 
     Result<std::vector<LoadedSequence>> run(const Identity& identity) {
@@ -161,7 +161,7 @@ private:
 
     Memory& memory_;
     ChunkReader reader_;
-    const LoadOptions& options_;
+    const LoadStateOptions& options_;
     StateHead head_;  // of the state
     StateHead here_;  // of this memory
     StateSelection selection_;
@@ -171,7 +171,7 @@ private:
 }  // namespace
 
 Result<std::vector<LoadedSequence>> load_state(Memory& memory, const Identity& identity,
-                                               Source& source, const LoadOptions& options) {
+                                               Source& source, const LoadStateOptions& options) {
     return Loader(memory, source, options).run(identity);
 }
 

@@ -13,7 +13,7 @@
 
 namespace cellar {
 
-struct LoadOptions {
+struct LoadStateOptions {
     // Which saved sequence becomes which one here: {saved, here}. None: all of them, under the ids
     // that they had.
     std::vector<std::pair<SeqId, SeqId>> seqs = {};
@@ -42,6 +42,6 @@ struct LoadedSequence {
 // or groups that the state does not have; kNoRoom, kBusy and kForgotten as Loading::begin; kIo;
 // kCancelled.
 Result<std::vector<LoadedSequence>> load_state(Memory& memory, const Identity& identity,
-                                               Source& source, const LoadOptions& options);
+                                               Source& source, const LoadStateOptions& options);
 
 }  // namespace cellar

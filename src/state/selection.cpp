@@ -18,7 +18,7 @@ Result<void> add(const StateHead& head, SeqId saved, SeqId target, StateSelectio
     return {};
 }
 
-Result<void> choose_sequences(const StateHead& head, const LoadOptions& options,
+Result<void> choose_sequences(const StateHead& head, const LoadStateOptions& options,
                               StateSelection& out) {
     if (options.into) {
         if (head.seqs.size() != 1)
@@ -37,7 +37,7 @@ Result<void> choose_sequences(const StateHead& head, const LoadOptions& options,
     return {};
 }
 
-bool is_chosen(const StateHead& head, const LoadOptions& options, uint32_t group) {
+bool is_chosen(const StateHead& head, const LoadStateOptions& options, uint32_t group) {
     return head.groups[group].saved &&
            (options.groups.empty() ||
             std::find(options.groups.begin(), options.groups.end(), group) != options.groups.end());
@@ -93,7 +93,7 @@ std::vector<CellSelection::Piece> CellSelection::within(uint32_t first, uint32_t
     return found;
 }
 
-Result<StateSelection> select(const StateHead& head, const LoadOptions& options) {
+Result<StateSelection> select(const StateHead& head, const LoadStateOptions& options) {
     StateSelection selection;
     if (auto chosen = choose_sequences(head, options, selection); !chosen)
         return pass(std::move(chosen));

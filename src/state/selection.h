@@ -47,7 +47,7 @@ struct StateSelection {
 
 // Chooses what the options name. `head` must outlive it. Errors: kBadRange for what the state does
 // not have, kBadFile for sequences that see cells which it does not have.
-Result<StateSelection> select(const StateHead& head, const LoadOptions& options);
+Result<StateSelection> select(const StateHead& head, const LoadStateOptions& options);
 
 // The request that loads it.
 LoadRequest make_request(const StateHead& head, const StateSelection& selection);

@@ -195,7 +195,7 @@ TEST(R12Whole, SomeSequencesOfMany) {
     rig.append(2, 21);
     const std::vector<std::byte> all = save(rig, {0, 1, 2});
     StateRig to;
-    LoadOptions options;
+    LoadStateOptions options;
     options.seqs = {{SeqId{2}, SeqId{6}}, {SeqId{1}, SeqId{0}}};
     const auto loaded = load(to, all, options);
     ASSERT_TRUE(loaded) << loaded.error().message;
@@ -282,7 +282,7 @@ TEST(R12Whole, AnotherTypeOnRequestOnly) {
     const auto refused = load(to, bytes);
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Code::kUnsupported);
-    LoadOptions convert;
+    LoadStateOptions convert;
     convert.convert = true;
     const auto loaded = load(to, bytes, convert);
     ASSERT_TRUE(loaded) << loaded.error().message;
@@ -303,7 +303,7 @@ TEST(R12Whole, ProgressReachesTheEndAndCanStop) {
     StateRig rig;
     rig.append(0, 100);
     double last = 0;
-    LoadOptions options;
+    LoadStateOptions options;
     options.progress = [&](double part) {
         EXPECT_GE(part, last);
         last = part;

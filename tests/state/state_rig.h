@@ -162,15 +162,15 @@ inline std::vector<std::byte> save(StateRig& rig, const std::vector<int>& seqs =
 }
 
 inline Result<std::vector<LoadedSequence>> load(StateRig& rig, std::span<const std::byte> bytes,
-                                                const LoadOptions& options = {},
+                                                const LoadStateOptions& options = {},
                                                 const Identity& identity = test_identity()) {
     poison(*rig);
     MemorySource source(bytes);
     return load_state(*rig, identity, source, options);
 }
 
-inline LoadOptions into(int seq) {
-    LoadOptions options;
+inline LoadStateOptions into(int seq) {
+    LoadStateOptions options;
     options.into = SeqId{seq};
     return options;
 }
