@@ -40,8 +40,8 @@ int run(int argc, const char* const* argv) {
     app.require_subcommand(1);
     app.get_formatter()->column_width(34);
     app.footer("Example:\n  cellar generate -m models/SmolLM2-135M-Instruct.Q4_1.gguf -p 'Hello!'");
-    const std::vector<Command> commands = {add_generate(app), add_chat(app), add_tokenize(app),
-                                           add_bench(app), add_replay(app)};
+    const std::vector<Command> commands = {add_generate(app), add_chat(app),   add_tokenize(app),
+                                           add_bench(app),    add_replay(app), add_inspect(app)};
     const auto chosen = [&]() -> const Command* {
         for (const Command& command : commands) {
             if (command.app->parsed()) {
@@ -58,9 +58,10 @@ int run(int argc, const char* const* argv) {
         }
         const Command* command = chosen();
         if (!command && error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError)) {
-            complain(usage_sentence("name a command: generate, chat, tokenize, bench or replay" +
-                                        (argc > 1 ? fmt::format(", not '{}'", argv[1]) : ""),
-                                    "cellar"));
+            complain(usage_sentence(
+                "name a command: generate, chat, tokenize, bench, replay or inspect" +
+                    (argc > 1 ? fmt::format(", not '{}'", argv[1]) : ""),
+                "cellar"));
             return 2;
         }
         complain(usage_sentence(error.what(),

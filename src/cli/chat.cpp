@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/reply.h"
+#include "cli/state_file.h"
 #include "cli/writer.h"
 #include "engine/conversation.h"
 
@@ -18,6 +20,7 @@ namespace {
 
 struct Options : WriterOptions {
     std::string system;
+    std::optional<std::string> session;  // the file that the conversation is kept in
 };
 
 // One conversation: a session of the engine that holds it, and the tokens that it consists of.
@@ -57,12 +60,35 @@ public:
 
     void clear() { conversation_.clear(); }
 
+    // Takes up the conversation that its file holds, if there is one.
+    Result<void> resume() {
+        if (!options_.session || !std::filesystem::exists(*options_.session)) {
+            return {};
+        }
+        auto tokens = load_session(writer_, session_, *options_.session, false);
+        if (!tokens) {
+            return pass(std::move(tokens));
+        }
+        conversation_.resume(*std::move(tokens));
+        if (options_.verbose) {
+            complain(fmt::format("the conversation so far has {} tokens",
+                                 conversation_.tokens().size()));
+        }
+        return {};
+    }
+
+    // Writes what was said to its file.
+    Result<void> keep() const {
+        if (!options_.session || turn_ == 0 || writer_.engine->held(session_) == 0) {
+            return {};
+        }
+        return save_session(writer_, session_, conversation_.tokens(), *options_.session, false);
+    }
+
 private:
     Result<void> show(const Reply& reply) const {
         if (options_.json) {
-            nlohmann::ordered_json object = to_json(reply);
-            object["cached_tokens"] = reply.usage.cached;
-            return print(object.dump() + "\n");
+            return print(to_json(reply).dump() + "\n");
         }
         if (Result<void> printed = print("\n"); !printed) {
             return printed;
@@ -148,7 +174,12 @@ Result<void> chat(const Options& options) {
         complain("enter /clear for a new conversation, /exit to leave; Ctrl-C ends a reply");
     }
     Chat conversation(options, *writer, **format);
-    return converse(conversation);
+    if (auto resumed = conversation.resume(); !resumed) {
+        return resumed;
+    }
+    const Result<void> said = converse(conversation);
+    const Result<void> kept = conversation.keep();
+    return said ? kept : said;
 }
 
 }  // namespace
@@ -163,6 +194,11 @@ Command add_chat(CLI::App& app) {
     add_writer_options(*command, *options);
     command->add_option("--system", options->system, "what the model is told before all else")
         ->type_name("TEXT");
+    command
+        ->add_option("--session", options->session,
+                     "keep the conversation in FILE: go on from it if it is there, and write it "
+                     "when the conversation ends")
+        ->type_name("FILE");
     command->add_flag("--json", options->json, "print one JSON object for each reply");
     command->footer(
         "Example:\n"

@@ -19,5 +19,6 @@ Command add_chat(CLI::App& app);
 Command add_tokenize(CLI::App& app);
 Command add_bench(CLI::App& app);
 Command add_replay(CLI::App& app);
+Command add_inspect(CLI::App& app);
 
 }  // namespace cellar::cli

@@ -9,6 +9,7 @@
 #include "cli/loaded_model.h"
 #include "cli/options.h"
 #include "cli/replayer.h"
+#include "cli/state_file.h"
 
 namespace cellar::cli {
 
@@ -51,7 +52,8 @@ Result<void> replay(const Options& options) {
     if (!loaded) {
         return pass(std::move(loaded));
     }
-    Replayer replayer(*loaded->model, options.compute.decoder_options(kDefaultCells));
+    Replayer replayer(*loaded->model, options.compute.decoder_options(kDefaultCells),
+                      [&loaded](const Memory& memory) { return identity_of(*loaded, memory); });
     return options.script == "-" ? answer_lines(std::cin, replayer)
                                  : answer_lines(script, replayer);
 }
@@ -103,7 +105,12 @@ const char* const kHelp =
     "is\n"
     "      seen, moving at most N cells; the answer's \"moved\" says how many\n"
     "  {\"op\":\"view\",\"groups\":false,\"map\":false}      what is used, free, and whose; with\n"
-    "      \"groups\" also each page and span of every group, with \"map\" a text for people";
+    "      \"groups\" also each page and span of every group, with \"map\" a text for people\n"
+    "  {\"op\":\"save\",\"seq\":0,\"file\":F,\"compress\":false}  writes it to a file\n"
+    "  {\"op\":\"load\",\"seq\":0,\"file\":F,\"convert\":false}  takes it up again, in the place "
+    "of\n"
+    "      what the sequence held; with \"convert\" from other types of keys and values\n"
+    "  {\"op\":\"hash\",\"seq\":0}                       of all that the sequence sees";
 
 }  // namespace
 

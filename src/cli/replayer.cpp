@@ -44,14 +44,6 @@ Result<Positions> positions(const JsonFields& fields) {
     return Positions{static_cast<Pos>(*p0), static_cast<Pos>(*p1)};
 }
 
-Result<SeqId> sequence(const JsonFields& fields, std::string_view key, int64_t low = 0) {
-    auto id = fields.whole(key, low, kMaxInt);
-    if (!id) {
-        return pass(std::move(id));
-    }
-    return SeqId{static_cast<int32_t>(*id)};
-}
-
 // What "seq", "p0" and "p1" name: positions of one sequence, or of all.
 struct SequencePart {
     SeqId seq = kEverySeq;
@@ -60,7 +52,7 @@ struct SequencePart {
 };
 
 Result<SequencePart> sequence_part(const JsonFields& fields) {
-    auto seq = sequence(fields, "seq", -1);
+    auto seq = read_sequence(fields, "seq", -1);
     if (!seq) {
         return pass(std::move(seq));
     }
@@ -72,6 +64,14 @@ Result<SequencePart> sequence_part(const JsonFields& fields) {
 }
 
 }  // namespace
+
+Result<SeqId> read_sequence(const JsonFields& fields, std::string_view key, int64_t low) {
+    auto id = fields.whole(key, low, kMaxInt);
+    if (!id) {
+        return pass(std::move(id));
+    }
+    return SeqId{static_cast<int32_t>(*id)};
+}
 
 struct Replayer::Operation {
     std::string_view name;
@@ -97,6 +97,9 @@ const std::vector<Replayer::Operation>& Replayer::operations() {
         {"clear", {"data"}, &Replayer::clear},
         {"defrag", {"cells"}, &Replayer::defrag},
         {"view", {"groups", "map"}, &Replayer::view},
+        {"save", {"seq", "file", "compress"}, &Replayer::save},
+        {"load", {"seq", "file", "convert"}, &Replayer::load},
+        {"hash", {"seq"}, &Replayer::hash},
     };
     return kOperations;
 }
@@ -185,7 +188,7 @@ Result<Answer> Replayer::can_rm(const JsonFields& fields) {
 }
 
 Result<Answer> Replayer::checkpoint(const JsonFields& fields) {
-    auto seq = sequence(fields, "seq");
+    auto seq = read_sequence(fields, "seq");
     if (!seq) {
         return pass(std::move(seq));
     }
@@ -193,11 +196,11 @@ Result<Answer> Replayer::checkpoint(const JsonFields& fields) {
 }
 
 Result<Answer> Replayer::seq_cp(const JsonFields& fields) {
-    auto from = sequence(fields, "from");
+    auto from = read_sequence(fields, "from");
     if (!from) {
         return pass(std::move(from));
     }
-    auto to = sequence(fields, "to");
+    auto to = read_sequence(fields, "to");
     if (!to) {
         return pass(std::move(to));
     }
@@ -237,7 +240,7 @@ Result<Answer> Replayer::seq_div(const JsonFields& fields) {
 }
 
 Result<Answer> Replayer::seq_keep(const JsonFields& fields) {
-    auto seq = sequence(fields, "seq");
+    auto seq = read_sequence(fields, "seq");
     if (!seq) {
         return pass(std::move(seq));
     }

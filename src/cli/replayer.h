@@ -1,16 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "cli/json_fields.h"
 #include "engine/decoder.h"
 #include "model/model.h"
+#include "state/identity.h"
 
 namespace cellar::cli {
 
@@ -18,14 +21,19 @@ namespace cellar::cli {
 using Answer = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool, int64_t,
                                     uint64_t, float>;
 
+// The sequence that a field names, at least `low`.
+Result<SeqId> read_sequence(const JsonFields& fields, std::string_view key, int64_t low = 0);
+
 // Does the operations of a script on a memory, one JSON object each. An operation that is refused
 // changes nothing, and the next one goes on from there.
 class Replayer {
 public:
     // `model` must outlive it. `defaults` hold where `new` says nothing, and for the memory that is
     // made when a script begins without `new`.
-    Replayer(const Model& model, const DecoderOptions& defaults)
-        : model_(model), defaults_(defaults) {}
+    // `identify` says what states saved from a memory of the model depend on.
+    Replayer(const Model& model, const DecoderOptions& defaults,
+             std::function<Identity(const Memory&)> identify)
+        : model_(model), defaults_(defaults), identify_(std::move(identify)) {}
 
     // Does the operation that `line` describes: {"ok":true,...} or {"ok":false,"error":"..."}.
     Answer answer(std::string_view line);
@@ -56,11 +64,15 @@ private:
     Result<Answer> clear(const JsonFields& fields);
     Result<Answer> defrag(const JsonFields& fields);
     Result<Answer> view(const JsonFields& fields);
+    Result<Answer> save(const JsonFields& fields);  // replay_state.cpp, and the two below
+    Result<Answer> load(const JsonFields& fields);
+    Result<Answer> hash(const JsonFields& fields);
 
     Memory& memory() { return decoder_->memory(); }
 
     const Model& model_;
     const DecoderOptions defaults_;
+    const std::function<Identity(const Memory&)> identify_;
     std::unique_ptr<Decoder> decoder_;  // null until the first operation that needs it
 };
 

@@ -83,6 +83,7 @@ Result<Reply> write_reply(Engine& engine, Request request, const Tokenizer& toke
 
 nlohmann::ordered_json to_json(const Reply& reply) {
     return {{"prompt_tokens", reply.usage.prompt},
+            {"cached_tokens", reply.usage.cached},
             {"tokens", reply.tokens},
             {"text", reply.text},
             {"stop_reason", name(reply.stop)},

@@ -33,7 +33,8 @@ using OnText = std::function<Result<void>(std::string_view)>;
 Result<Reply> write_reply(Engine& engine, Request request, const Tokenizer& tokenizer,
                           const OnText& on_text);
 
-// The reply as JSON, the form that `generate` and `chat` share: prompt_tokens, tokens, text,
+// The reply as JSON, the form that `generate` and `chat` share: prompt_tokens, cached_tokens (of
+// these, that a session or a state held), tokens, text,
 // stop_reason, timings.
 nlohmann::ordered_json to_json(const Reply& reply);
 

@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/types.h"
@@ -30,6 +31,10 @@ public:
     void drop(size_t first, size_t n);
 
     void clear() { tokens_.clear(); }
+
+    // Goes on from tokens that it once consisted of.
+    void resume(std::vector<Token> tokens) { tokens_ = std::move(tokens); }
+    std::span<const Token> tokens() const { return tokens_; }
 
 private:
     const Tokenizer& tokenizer_;

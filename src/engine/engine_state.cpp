@@ -88,7 +88,7 @@ Result<std::vector<Token>> Engine::load_beside(const Session& session, SeqId bes
         return pass(std::move(loaded));
     }
     std::vector<Token> text = std::move(loaded->front().tokens);
-    const auto held = static_cast<size_t>(memory.seq_pos_max(beside) + 1);
+    const auto held = static_cast<size_t>(memory.seq_pos_max(beside)) + 1;
     if (held > options_.n_ctx) {
         return fail(Code::kBadRange, fmt::format("the state holds {} tokens, but the context has "
                                                  "room for {}",
@@ -120,7 +120,7 @@ void Engine::take_over(Session& session, SeqId loaded, std::span<const Token> te
     Memory& memory = decoder_.memory();
     forget(session.seq);
     (void)memory.seq_cp(loaded, session.seq, 0, kOpen);  // whole, into an empty one: never refused
-    const auto held = static_cast<size_t>(memory.seq_pos_max(session.seq) + 1);
+    const auto held = static_cast<size_t>(memory.seq_pos_max(session.seq)) + 1;
     session.tokens.assign(text.begin(), text.begin() + static_cast<ptrdiff_t>(held));
     scheduler_.give_back(session.cells);
     session.cells = cells_held(memory, session.seq);

@@ -29,6 +29,9 @@ struct TensorInfo {
     uint64_t bytes = 0;
 };
 
+// "f32", "q4_1", ...
+std::string_view type_name(const TensorInfo& tensor);
+
 // A GGUF file, read as hostile input: its metadata and where its tensors lie, not their data.
 //
 // `open` walks every byte of the metadata before ggml's parser sees it, so a damaged file gives one

@@ -102,6 +102,10 @@ void append_number(std::string& out, uint64_t number) {
 
 }  // namespace
 
+std::string_view type_name(const TensorInfo& tensor) {
+    return ggml_type_name(tensor.type);
+}
+
 std::vector<std::string_view> GgufFile::keys() const {
     std::vector<std::string_view> keys;
     const int64_t n = gguf_get_n_kv(context_.get());

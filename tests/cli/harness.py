@@ -20,8 +20,10 @@ MODELS = pathlib.Path(os.environ.get("CELLAR_MODELS", ROOT / "models"))
 TINY = str(DATA / "models/tiny-llama.gguf")
 SMOLLM2 = str(MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf")
 
-# Threads that wait must sleep: tests run beside each other on few cores.
-ENVIRONMENT = {**os.environ, "OMP_WAIT_POLICY": "passive"}
+# Threads that wait must sleep: tests run beside each other on few cores. What is remembered of
+# models is not the user's.
+CACHE = tempfile.TemporaryDirectory()
+ENVIRONMENT = {**os.environ, "OMP_WAIT_POLICY": "passive", "XDG_CACHE_HOME": CACHE.name}
 
 
 def command(*arguments):
