@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cassert>
+#include <optional>
 
 #include "state/bytes.h"
 
@@ -10,6 +13,29 @@ namespace cellar {
 namespace {
 
 constexpr size_t kChunkBytes = size_t{256} << 10;
+
+// By their numbers in a state, which stay what they are whatever becomes of the enumerations: new
+// ones are added at the end.
+constexpr std::array kKinds = {
+    GroupKind::Type::kFull,      GroupKind::Type::kStandard,  GroupKind::Type::kChunked,
+    GroupKind::Type::kSymmetric, GroupKind::Type::kRecurrent, GroupKind::Type::kWhole,
+};
+constexpr std::array kTypes = {
+    KvType::kF32,  KvType::kF16,  KvType::kBf16, KvType::kQ8_0,  KvType::kQ4_0,
+    KvType::kQ4_1, KvType::kQ5_0, KvType::kQ5_1, KvType::kIq4Nl,
+};
+
+template <class T, size_t n>
+uint32_t number_of(const std::array<T, n>& list, T value) {
+    const auto at = std::find(list.begin(), list.end(), value);
+    assert(at != list.end() && "it has no number in the format");
+    return static_cast<uint32_t>(at - list.begin());
+}
+
+template <class T, size_t n>
+std::optional<T> with_number(const std::array<T, n>& list, uint32_t number) {
+    return number < n ? std::optional<T>(list[number]) : std::nullopt;
+}
 
 // What no model reaches, so that sizes computed from a head cannot overflow.
 constexpr uint32_t kMaxGroups = 16;
@@ -51,25 +77,25 @@ Identity get_identity(ByteReader& in) {
 }
 
 void put_group(ByteWriter& out, const StateHead::Group& group) {
-    out.put(static_cast<uint32_t>(group.kind.type));
+    out.put(number_of(kKinds, group.kind.type));
     out.put(group.kind.window);
-    out.put(static_cast<uint32_t>(group.type_k));
-    out.put(static_cast<uint32_t>(group.type_v));
+    out.put(number_of(kTypes, group.type_k));
+    out.put(number_of(kTypes, group.type_v));
     out.put(static_cast<uint32_t>(group.saved ? 1 : 0));
     out.put_list(std::span<const Pos>(group.positions));
 }
 
 bool get_group(ByteReader& in, uint32_t n_pos, StateHead::Group& group) {
-    const auto kind = in.get<uint32_t>(), window = in.get<uint32_t>();
-    const auto type_k = in.get<uint32_t>(), type_v = in.get<uint32_t>();
+    const auto kind = with_number(kKinds, in.get<uint32_t>());
+    const auto window = in.get<uint32_t>();
+    const auto type_k = with_number(kTypes, in.get<uint32_t>());
+    const auto type_v = with_number(kTypes, in.get<uint32_t>());
     const auto saved = in.get<uint32_t>();
     group.positions = in.get_list<Pos>();
-    constexpr auto kKinds = static_cast<uint32_t>(GroupKind::Type::kRecurrent);
-    constexpr auto kTypes = static_cast<uint32_t>(KvType::kIq4Nl);
-    if (!in.ok() || kind > kKinds || std::max(type_k, type_v) > kTypes || saved > 1) return false;
-    group.kind = {static_cast<GroupKind::Type>(kind), window};
-    group.type_k = static_cast<KvType>(type_k);
-    group.type_v = static_cast<KvType>(type_v);
+    if (!in.ok() || !kind || !type_k || !type_v || saved > 1) return false;
+    group.kind = {*kind, window};
+    group.type_k = *type_k;
+    group.type_v = *type_v;
     group.saved = saved == 1;
     return group.positions.size() % n_pos == 0 && (group.saved || group.positions.empty());
 }
