@@ -145,15 +145,19 @@ void Loading::commit() {
     close();
 }
 
-// The loaded ones in the place of its own. They need the windows and states of every group.
+// The loaded ones in the place of its own. They need the windows and states of every group. Those
+// that this memory would not keep are never added: with each that goes, what none of the others
+// needs goes too, and later ones are no others yet.
 void Loading::take_checkpoints(size_t s) {
     Sequence& sequence = *cells_->find(request_.seqs[s]);
     cells_->drop_checkpoints(sequence, {0, kMaxPos});
-    bool whole = cells_->max_checkpoints_ > 0 && !request_.checkpoints.empty();
+    if (request_.checkpoints.empty()) return;
     for (uint32_t g = 0; g < cells_->n_groups(); g++)
-        whole = whole && (request_.groups[g] || !cells_->lets_go(g));
-    for (size_t i = 0; whole && i < request_.checkpoints[s].size(); i++)
-        cells_->add_checkpoint(request_.seqs[s], request_.checkpoints[s][i], nullptr);
+        if (!request_.groups[g] && cells_->lets_go(g)) return;
+    const std::vector<Pos>& saved = request_.checkpoints[s];
+    const size_t most = std::min(cells_->max_checkpoints_, cells_->max_checkpoints_all_);
+    for (size_t i = saved.size() - std::min(saved.size(), most); i < saved.size(); i++)
+        cells_->add_checkpoint(request_.seqs[s], saved[i], nullptr);
 }
 
 void Loading::abandon() {

@@ -27,6 +27,18 @@ void expect_same_rewinds(StateRig& a, int seq_a, StateRig& b, int seq_b) {
     }
 }
 
+// What a next token at `next` sees in windows.
+std::vector<Pos> seen_in_windows(const StateRig& rig, Pos next) {
+    std::vector<Pos> seen;
+    for (uint32_t g = 0; g < rig->cells().n_groups(); g++)
+        for (const Span& span : rig->cells().spans(SeqId{0}, g))
+            for (uint32_t i = 0; i < span.count; i++)
+                if (const Pos p = rig->cells().pos(g, span, i);
+                    rig->cells().kind(g).slides() && rig->cells().kind(g).sees(next).contains(p))
+                    seen.push_back(p);
+    return seen;
+}
+
 // By kind of group and type of keys and values.
 class R12 : public ::testing::TestWithParam<std::tuple<size_t, KvType>> {
 protected:
@@ -240,6 +252,31 @@ TEST(R12Whole, ASmallStateAfterABigOne) {
     ASSERT_TRUE(load(to, save(small)));
     EXPECT_EQ(to.hash(0), small.hash(0));
     EXPECT_EQ(to->cells().pool(0).n_live(), 1);
+}
+
+// Each of those that stay must have all of its window.
+TEST(R12Whole, OfTooManyCheckpointsTheLastAreWhole) {
+    for (const size_t kind : {1u, 2u, 3u}) {
+        RigOptions options;
+        options.kind = state_kinds()[kind];
+        options.page_size = 1;
+        StateRig rig(options);
+        for (int i = 0; i < 4; i++)
+            rig.append(0, 20, true);
+        rig.append(0, 20);
+        options.max_checkpoints = 2;
+        StateRig to(options);
+        ASSERT_TRUE(load(to, save(rig)));
+        rig.append(0, 1);
+        to.append(0, 1);
+        EXPECT_FALSE(to->can_rm(SeqId{0}, 40, -1)) << options.kind.name;
+        for (const Pos p : {80, 60}) {
+            ASSERT_TRUE(rig->seq_rm(SeqId{0}, p, -1));
+            ASSERT_TRUE(to->seq_rm(SeqId{0}, p, -1)) << options.kind.name;
+            EXPECT_EQ(seen_in_windows(to, p), seen_in_windows(rig, p)) << options.kind.name;
+        }
+        to.expect_sound();
+    }
 }
 
 TEST(R12Whole, CompressedIsSmallerAndTheSame) {

@@ -66,6 +66,7 @@ public:
 
     Memory& operator*() { return *memory_; }
     Memory* operator->() { return memory_.get(); }
+    const Memory* operator->() const { return memory_.get(); }
 
     // In a model with images, tokens stand three to a time.
     Result<void> try_append(int seq, uint32_t n, bool checkpoint = false) {
