@@ -34,6 +34,9 @@ struct Trailer {
 };
 static_assert(sizeof(Trailer) == 24);
 
+// Rows of a chunk that may be compressed: a few bytes may claim that they become as many.
+inline constexpr size_t kMostPacked = size_t{1} << 20;
+
 inline constexpr size_t kHeaderBytes = sizeof(ChunkHeader) + 16;
 
 // XXH3-128, the low 64 bits first. The header is part of it through the seed, and so is, through

@@ -9,7 +9,8 @@
 namespace cellar {
 namespace {
 
-// How much memory is taken before bytes have arrived, where nobody knows how many will.
+// Where nobody knows how many bytes there are, memory is taken for as many as have come, and at
+// least for so many.
 constexpr size_t kStep = size_t{1} << 20;
 
 tl::unexpected<Error> damaged(const std::string& what) {
@@ -41,9 +42,9 @@ Result<void> ChunkReader::read_payload(uint64_t size) {
         return fail(Code::kBadFile,
                     fmt::format("the state ends early: {} more bytes are to come, {} are there",
                                 size, *left));
-    const size_t step = left ? static_cast<size_t>(size) : kStep;
     size_ = 0;
     while (size_ < size) {
+        const uint64_t step = left ? size : std::max(kStep, size_);
         const auto n = static_cast<size_t>(std::min<uint64_t>(step, size - size_));
         if (buffer_.size() < size_ + n) {
             buffer_.reserve(size_ + n);  // exactly: resize alone might take twice as much
@@ -99,8 +100,9 @@ Result<ChunkHeader> ChunkReader::read_piece_header(const StatePiece& piece, size
     const bool expected = header->type == ChunkHeader::kRows && header->layer == piece.layer &&
                           header->side == static_cast<uint32_t>(piece.side) &&
                           header->first == piece.first && header->count == piece.count;
-    const bool fits =
-        header->codec == ChunkHeader::kZstd ? header->stored < size : header->stored == size;
+    const bool fits = header->codec == ChunkHeader::kZstd
+                          ? header->stored < size && size <= kMostPacked
+                          : header->stored == size;
     if (!expected || !fits || header->codec > ChunkHeader::kZstd)
         return damaged(
             fmt::format("the chunk at byte {} is not the one that belongs there", begin));

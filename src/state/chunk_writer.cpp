@@ -64,7 +64,7 @@ Result<void> ChunkWriter::write_piece(const StatePiece& piece) {
     ChunkHeader header{ChunkHeader::kRows, ChunkHeader::kStored,
                        piece.layer,        static_cast<uint32_t>(piece.side),
                        piece.first,        piece.count};
-    const auto packed = compress_ ? pack() : Result<bool>(false);
+    const auto packed = compress_ && size_ <= kMostPacked ? pack() : Result<bool>(false);
     if (!packed) return tl::unexpected(packed.error());
     header.codec = *packed ? ChunkHeader::kZstd : ChunkHeader::kStored;
     index_.push_back({offset_, size_, piece.layer, header.side, piece.first, piece.count});

@@ -44,14 +44,15 @@ public:
         while (!bytes.empty()) {
             const ssize_t n = ::write(fd_.get(), bytes.data(), bytes.size());
             if (n < 0 && errno == EINTR) continue;
-            if (n < 0) return refused(path_, "write");
+            if (n <= 0) return refused(path_, "write");
             bytes = bytes.subspan(static_cast<size_t>(n));
         }
         return {};
     }
 
     Result<void> sync() override {
-        if (::fsync(fd_.get()) != 0) return refused(path_, "sync");
+        while (::fsync(fd_.get()) != 0)
+            if (errno != EINTR) return refused(path_, "sync");
         return {};
     }
 
@@ -62,8 +63,14 @@ private:
 
 bool is_at(int fd, const std::string& path) {
     struct stat opened = {}, named = {};
-    return ::fstat(fd, &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
+    return ::fstat(fd, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 &&
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+// A pipe, a device, or a file that has another name too, which emptying it would empty.
+bool is_plain_file(int fd) {
+    struct stat status = {};
+    return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink <= 1;
 }
 
 class SystemDisk : public Disk {
@@ -71,7 +78,9 @@ public:
     // A lock tells a file that somebody writes from one that a crash has left behind.
     Result<std::unique_ptr<File>> create(const std::string& path) override {
         for (;;) {
-            Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kMode));
+            // Whatever stands there by that name: no link is followed, no pipe waited for.
+            constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+            Descriptor fd(::open(path.c_str(), kFlags, kMode));
             if (fd.get() < 0) return refused(path, "create");
             if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
                 if (errno == EWOULDBLOCK)
@@ -80,6 +89,9 @@ public:
             }
             // Its writer may have given it its final name between our opening and locking it.
             if (!is_at(fd.get(), path)) continue;
+            if (!is_plain_file(fd.get()))
+                return fail(Code::kIo, fmt::format("{}: it is no file of a save's", path));
+            if (::fchmod(fd.get(), kMode) != 0) return refused(path, "protect");
             if (::ftruncate(fd.get(), 0) != 0) return refused(path, "empty");
             return std::make_unique<SystemFile>(path, std::move(fd));
         }

@@ -8,12 +8,19 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace cellar {
 
 Result<std::unique_ptr<FileSink>> FileSink::create(const std::string& path, Disk& disk,
                                                    bool durable) {
+    // A rename would put a file in the place of /dev/null, too, to whom that is allowed.
+    std::error_code unknown;
+    const auto status = std::filesystem::status(path, unknown);
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+        return fail(Code::kIo, fmt::format("{}: it is no regular file, and is not replaced", path));
     std::unique_ptr<FileSink> sink(new FileSink(path, disk, durable));
     auto file = disk.create(sink->part());
     if (!file) return pass(std::move(file));

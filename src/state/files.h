@@ -12,7 +12,9 @@ namespace cellar {
 
 // Writes a file beside its final place, PATH.part, and gives it its name once all of it is on disk:
 // whatever happens meanwhile, PATH is the old file or the new one, whole. What a crash leaves is
-// PATH.part, which the next save to PATH writes over.
+// PATH.part, which the next save to PATH writes over. Only its owner may read it. A symbolic link
+// is replaced, its target kept; what is there and no file is refused, and so is a PATH.part that is
+// a link.
 class FileSink : public Sink {
 public:
     // Errors: kIo, kBusy while another save to `path` runs. Without `durable` nothing is synced: a

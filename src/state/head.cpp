@@ -6,6 +6,7 @@
 #include <array>
 #include <cassert>
 #include <optional>
+#include <unordered_set>
 
 #include "state/bytes.h"
 
@@ -114,6 +115,18 @@ LoadTrack get_track(ByteReader& in) {
     return track;
 }
 
+bool get_layer(ByteReader& in, const StateHead& head, StateHead::Layer& layer) {
+    layer.group = in.get<uint32_t>();
+    layer.values[0] = in.get<uint64_t>();
+    layer.values[1] = in.get<uint64_t>();
+    return in.ok() && layer.group < head.groups.size() &&
+           std::max(layer.values[0], layer.values[1]) <= kMaxValues;
+}
+
+bool has_rows(const StateHead& head, uint32_t layer) {
+    return head.row_bytes(layer, Side::kKeys) > 0 && head.row_bytes(layer, Side::kValues) > 0;
+}
+
 bool get_sequence(ByteReader& in, const StateHead& head, StateHead::Sequence& sequence) {
     sequence.seq = SeqId{in.get<int32_t>()};
     sequence.tokens = in.get_list<Token>();
@@ -122,6 +135,52 @@ bool get_sequence(ByteReader& in, const StateHead& head, StateHead::Sequence& se
     for (size_t g = 0; g < head.groups.size(); g++)
         if (head.groups[g].saved) sequence.tracks[g] = get_track(in);
     return in.ok() && value(sequence.seq) >= 0;
+}
+
+bool ascend(const std::vector<Pos>& positions) {
+    Pos before = -1;
+    for (const Pos p : positions) {
+        if (p <= before) return false;
+        before = p;
+    }
+    return true;
+}
+
+Result<void> get_groups(ByteReader& in, StateHead& head) {
+    head.groups.resize(std::min(in.get_count(6 * sizeof(uint32_t)), kMaxGroups + 1));
+    if (head.groups.empty() || head.groups.size() > kMaxGroups)
+        return damaged("it has no groups of layers, or too many");
+    bool any = false;
+    for (StateHead::Group& group : head.groups) {
+        if (!get_group(in, head.n_pos, group)) return damaged("a group makes no sense");
+        any = any || group.saved;
+    }
+    // Loaded, it would take what sequences hold and give nothing.
+    if (!any) return damaged("it has the cells of no group");
+    return {};
+}
+
+Result<void> get_layers(ByteReader& in, StateHead& head) {
+    head.layers.resize(in.get_count(sizeof(uint32_t) + 2 * sizeof(uint64_t)));
+    for (uint32_t i = 0; i < head.layers.size(); i++) {
+        if (!get_layer(in, head, head.layers[i])) return damaged("a layer makes no sense");
+        if (!has_rows(head, i)) return damaged("the rows of a layer cannot be of their type");
+    }
+    return {};
+}
+
+Result<void> get_sequences(ByteReader& in, size_t head_bytes, StateHead& head) {
+    const uint32_t n = in.get_count(3 * sizeof(uint32_t));
+    if (n > kFewSeqs && head_bytes / n < kLeastSeqBytes)
+        return damaged("it has more sequences than could see anything");
+    std::unordered_set<int32_t> named;
+    for (uint32_t s = 0; s < n; s++) {
+        StateHead::Sequence& sequence = head.seqs.emplace_back();
+        if (!get_sequence(in, head, sequence)) return damaged("a sequence makes no sense");
+        if (!named.insert(value(sequence.seq)).second) return damaged("it has a sequence twice");
+        if (!ascend(sequence.checkpoints)) return damaged("checkpoints do not ascend");
+    }
+    return {};
 }
 
 }  // namespace
@@ -173,26 +232,9 @@ Result<StateHead> decode_head(std::span<const std::byte> bytes) {
     head.identity = get_identity(in);
     head.n_pos = in.get<uint32_t>();
     if (head.n_pos < 1 || head.n_pos > 4) return damaged("positions have no such components");
-    head.groups.resize(std::min(in.get_count(6 * sizeof(uint32_t)), kMaxGroups + 1));
-    if (head.groups.empty() || head.groups.size() > kMaxGroups)
-        return damaged("it has no groups of layers, or too many");
-    for (StateHead::Group& group : head.groups)
-        if (!get_group(in, head.n_pos, group)) return damaged("a group makes no sense");
-    head.layers.resize(in.get_count(sizeof(uint32_t) + 2 * sizeof(uint64_t)));
-    for (StateHead::Layer& layer : head.layers) {
-        layer.group = in.get<uint32_t>();
-        layer.values[0] = in.get<uint64_t>();
-        layer.values[1] = in.get<uint64_t>();
-        if (!in.ok() || layer.group >= head.groups.size() ||
-            std::max(layer.values[0], layer.values[1]) > kMaxValues)
-            return damaged("a layer makes no sense");
-    }
-    const uint32_t n_seqs = in.get_count(3 * sizeof(uint32_t));
-    if (n_seqs > kFewSeqs && bytes.size() / n_seqs < kLeastSeqBytes)
-        return damaged("it has more sequences than could see anything");
-    for (uint32_t s = 0; s < n_seqs; s++)
-        if (!get_sequence(in, head, head.seqs.emplace_back()))
-            return damaged("a sequence makes no sense");
+    if (auto ok = get_groups(in, head); !ok) return pass(std::move(ok));
+    if (auto ok = get_layers(in, head); !ok) return pass(std::move(ok));
+    if (auto ok = get_sequences(in, bytes.size(), head); !ok) return pass(std::move(ok));
     if (!in.at_end()) return damaged("its head does not end where it should");
     return head;
 }

@@ -5,6 +5,8 @@
 namespace cellar {
 namespace {
 
+constexpr size_t kShownBytes = 80;
+
 std::string short_hex(const Digest& digest) {
     return to_hex(digest).substr(0, 12);
 }
@@ -39,6 +41,13 @@ std::string to_hex(const Digest& digest) {
     return hex;
 }
 
+std::string shown_name(const std::string& model) {
+    std::string shown = model.substr(0, kShownBytes);
+    for (char& c : shown)
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+    return shown;
+}
+
 // A model file's digest covers its tokenizer and rope settings too: where these differ, that is
 // what to say.
 Result<void> check_identity(const Identity& saved, const Identity& here) {
@@ -47,10 +56,10 @@ Result<void> check_identity(const Identity& saved, const Identity& here) {
     if (saved.rope != here.rope) return differs("other rope settings", saved.rope, here.rope);
     if (auto same = check_adapters(saved, here); !same) return same;
     if (saved.weights != here.weights)
-        return fail(
-            Code::kUnsupported,
-            fmt::format("the state was saved with another model, {} ({}), not {} ({})", saved.model,
-                        short_hex(saved.weights), here.model, short_hex(here.weights)));
+        return fail(Code::kUnsupported,
+                    fmt::format("the state was saved with another model, {} ({}), not {} ({})",
+                                shown_name(saved.model), short_hex(saved.weights),
+                                shown_name(here.model), short_hex(here.weights)));
     return {};
 }
 

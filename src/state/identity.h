@@ -33,6 +33,10 @@ struct Identity {
     friend bool operator==(const Identity&, const Identity&) = default;
 };
 
+// A model's name as it may be shown: a file's may be long, and may hold what terminals obey.
+// Control characters become question marks, and no more than 80 bytes are left.
+std::string shown_name(const std::string& model);
+
 // Errors: kUnsupported with a sentence about the first difference, the most telling ones first.
 Result<void> check_identity(const Identity& saved, const Identity& here);
 

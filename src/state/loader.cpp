@@ -47,12 +47,6 @@ Result<void> check_types(const StateHead& saved, const StateHead& here, bool con
                                     side == Side::kKeys ? "keys" : "values", name(old), name(now)));
         }
     }
-    for (uint32_t i = 0; i < saved.layers.size(); i++)
-        if (saved.row_bytes(i, Side::kKeys) == 0 || saved.row_bytes(i, Side::kValues) == 0)
-            return fail(Code::kBadFile,
-                        fmt::format("the state is damaged: the rows of layer {} cannot be of their "
-                                    "type",
-                                    i));
     return {};
 }
 

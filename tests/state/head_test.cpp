@@ -25,6 +25,7 @@ StateHead head_of(GroupKind kind, KvType type_k = KvType::kF32) {
     group.kind = kind;
     group.type_k = type_k;
     group.type_v = KvType::kF32;
+    group.saved = true;
     return head;
 }
 

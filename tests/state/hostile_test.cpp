@@ -1,0 +1,338 @@
+// States and paths that somebody made to do harm, under checksums that are right.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <zstd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+
+#include "state/allocations.h"
+#include "state/bytes.h"
+#include "state/chunk_layout.h"
+#include "state/files.h"
+#include "state/inspection.h"
+#include "state/state_rig.h"
+#include "testing/scratch_file.h"
+
+namespace cellar::testing {
+namespace {
+
+// A state that ends behind its head, or behind one chunk of rows.
+class Forged {
+public:
+    explicit Forged(const StateHead& head) {
+        out_.put(Preamble{});
+        put({ChunkHeader::kHead}, encode_head(head));
+    }
+    void put(ChunkHeader header, const std::vector<std::byte>& payload) {
+        header.stored = payload.size();
+        const auto sum = checksum_of(header, payload, seed_);
+        seed_ = sum[0];
+        out_.put(header);
+        out_.put(sum);
+        out_.put_all(std::span<const std::byte>(payload));
+    }
+    std::span<const std::byte> bytes() const { return out_.bytes(); }
+
+private:
+    ByteWriter out_;
+    uint64_t seed_ = 0;
+};
+
+StateHead head_of(StateRig& rig) {
+    const std::vector<std::byte> bytes = save(rig);
+    MemorySource source(bytes);
+    return inspect_state(source)->head;
+}
+
+Result<StateInspection> inspect(std::span<const std::byte> bytes) {
+    MemorySource source(bytes);
+    return inspect_state(source);
+}
+
+void expect_bad(const Forged& state, const char* says) {
+    StateRig rig;
+    rig.append(0, 7);
+    const uint64_t before = rig.hash(0);
+    const auto loaded = load(rig, state.bytes());
+    ASSERT_FALSE(loaded);
+    EXPECT_EQ(loaded.error().code, Code::kBadFile);
+    EXPECT_NE(loaded.error().message.find(says), std::string::npos) << loaded.error().message;
+    EXPECT_EQ(rig.hash(0), before);
+    const auto found = inspect(state.bytes());
+    ASSERT_FALSE(found);
+    EXPECT_EQ(found.error().code, Code::kBadFile);
+}
+
+// A few bytes can claim a row of gigabytes, and zstd makes next to nothing of as many zeros.
+TEST(HostileStateTest, RowsThatUnpackToGigabytes) {
+    StateRig rig;
+    rig.append(0, 3);
+    StateHead head = head_of(rig);
+    head.layers[0].values[0] = uint64_t{1} << 29;
+    Forged state(head);
+    const std::vector<std::byte> zeros(1000);
+    std::vector<std::byte> packed(ZSTD_compressBound(zeros.size()));
+    packed.resize(ZSTD_compress(packed.data(), packed.size(), zeros.data(), zeros.size(), 1));
+    state.put({ChunkHeader::kRows, ChunkHeader::kZstd, 0, 0, 0, 1}, packed);
+    forget_allocations();
+    const auto found = inspect(state.bytes());
+    EXPECT_LE(greatest_allocation(), 2 * state.bytes().size() + (size_t{1} << 20));
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_FALSE(found->verified);
+}
+
+// Big rows are written as they are: what is packed stays small beside a chunk.
+TEST(HostileStateTest, RowsTooBigToPackComeBackAllTheSame) {
+    RigOptions options;
+    options.kind = {"big", {GroupKind::recurrent()}, {{0, 1, 8, 1u << 19}}};
+    StateRig rig(options);
+    rig.append(0, 2);
+    const std::vector<uint8_t> zeros(rig->v(0)->nb[1] * 8, 0);
+    ggml_backend_tensor_set(rig->v(0), zeros.data(), 0, zeros.size());
+    SaveOptions compress;
+    compress.compress = true;
+    const std::vector<std::byte> bytes = save(rig, {0}, compress);
+    const auto found = inspect(bytes);
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_TRUE(found->verified);
+    StateRig to(options);
+    ASSERT_TRUE(load(to, bytes));
+    EXPECT_EQ(to.hash(0), rig.hash(0));
+}
+
+TEST(HostileStateTest, RowsThatTheirTypeCannotHave) {
+    StateRig rig;
+    rig.append(0, 3);
+    StateHead head = head_of(rig);
+    head.groups[0].type_k = KvType::kQ8_0;
+    head.layers[0].values[0] = 33;
+    expect_bad(Forged(head), "layer");
+    head.layers[0].values[0] = 0;
+    expect_bad(Forged(head), "layer");
+}
+
+// Loaded, it would take all that the sequences hold, and give nothing.
+TEST(HostileStateTest, NoGroupAtAll) {
+    StateRig rig;
+    rig.append(0, 3);
+    StateHead head = head_of(rig);
+    head.groups[0].saved = false;
+    head.groups[0].positions.clear();
+    expect_bad(Forged(head), "no group");
+}
+
+TEST(HostileStateTest, TheSameSequenceTwice) {
+    StateRig rig;
+    rig.append(0, 3);
+    StateHead head = head_of(rig);
+    head.seqs.push_back(head.seqs[0]);
+    expect_bad(Forged(head), "twice");
+}
+
+TEST(HostileStateTest, CheckpointsThatDoNotAscend) {
+    StateRig rig;
+    rig.append(0, 3);
+    StateHead head = head_of(rig);
+    for (const std::vector<Pos>& checkpoints :
+         std::vector<std::vector<Pos>>{{1, 1}, {1, 0}, {-1}}) {
+        head.seqs[0].checkpoints = checkpoints;
+        expect_bad(Forged(head), "checkpoints");
+    }
+}
+
+// Of checkpoints beyond the memory's limit only the last would stay: the others must cost nothing.
+TEST(HostileStateTest, ManyCheckpoints) {
+    MemoryConfig config;
+    config.kinds = {GroupKind::sliding(60000)};
+    config.layers = {{0, 1, 8, 8}};
+    config.page_size = 1;
+    config.n_cells = 1 << 16;
+    config.max_checkpoints = 4;
+    auto memory = Memory::create(config, nullptr);
+    ASSERT_TRUE(memory);
+    constexpr uint32_t kCells = 40000;
+    StateHead head = describe_memory(**memory);
+    head.identity = test_identity();
+    head.groups[0].saved = true;
+    auto& sequence = head.seqs.emplace_back();
+    for (uint32_t i = 0; i < kCells; i++) {
+        head.groups[0].positions.push_back(static_cast<Pos>(i));
+        sequence.checkpoints.push_back(static_cast<Pos>(i));
+    }
+    sequence.tracks.resize(1);
+    sequence.tracks[0].runs = {{0, kCells, 0}};
+    MemorySink sink;
+    ChunkWriter writer(sink, false);
+    ASSERT_TRUE(writer.write_head(head));
+    ASSERT_TRUE(for_each_piece(head, [&](const StatePiece& piece) {
+        writer.payload(piece.count * head.row_bytes(piece.layer, piece.side));
+        return writer.write_piece(piece);
+    }));
+    ASSERT_TRUE(writer.finish());
+    MemorySource source(sink.bytes());
+    const auto begin = std::chrono::steady_clock::now();
+    const auto loaded = load_state(**memory, test_identity(), source, {});
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+    std::vector<Pos> kept;
+    for (const Checkpoint& checkpoint : (*memory)->cells().checkpoints(SeqId{0}))
+        kept.push_back(checkpoint.pos);
+    EXPECT_EQ(kept, (std::vector<Pos>{kCells - 4, kCells - 3, kCells - 2, kCells - 1}));
+}
+
+// Names go to terminals, and into messages of one line.
+TEST(HostileStateTest, NamesOfModelsAreShownTame) {
+    StateRig rig;
+    rig.append(0, 3);
+    StateHead head = head_of(rig);
+    head.identity.weights[0] ^= 1;
+    head.identity.model = "evil\x1b[2J\n\x7f" + std::string(100000, 'x');
+    const auto loaded = load(rig, Forged(head).bytes());
+    ASSERT_FALSE(loaded);
+    EXPECT_EQ(loaded.error().code, Code::kUnsupported);
+    EXPECT_NE(loaded.error().message.find("evil?[2J??xxx"), std::string::npos)
+        << loaded.error().message.substr(0, 200);
+    EXPECT_LT(loaded.error().message.size(), 400);
+    for (const char c : loaded.error().message)
+        EXPECT_GE(static_cast<unsigned char>(c), 0x20);
+}
+
+// A pipe does not say how much is to come: what is taken for it grows with what came.
+TEST(HostileStateTest, LongHeadsFromPipes) {
+    class Pipe : public MemorySource {
+    public:
+        using MemorySource::MemorySource;
+        std::optional<uint64_t> remaining() const override { return std::nullopt; }
+    };
+    StateRig rig;
+    rig.append(0, 3);
+    StateHead head = head_of(rig);
+    head.seqs[0].tokens.assign(5 << 20, 7);
+    Forged state(head);
+    Pipe pipe(state.bytes());
+    forget_allocations();
+    const auto found = inspect_state(pipe);
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_EQ(found->head.seqs[0].tokens.size(), 5 << 20);
+    EXPECT_LE(greatest_allocation(), 2 * state.bytes().size());
+    ByteWriter cut;
+    cut.put(Preamble{});
+    ChunkHeader header{ChunkHeader::kHead};
+    header.stored = uint64_t{1} << 50;
+    cut.put(header);
+    cut.put(std::array<uint64_t, 2>{});
+    Pipe short_pipe(cut.bytes());
+    forget_allocations();
+    EXPECT_FALSE(inspect_state(short_pipe));
+    EXPECT_LE(greatest_allocation(), (size_t{1} << 20) + 1024);
+}
+
+// A folder for each test.
+class HostilePathTest : public ::testing::Test {
+protected:
+    void SetUp() override {
+        std::string name = (std::filesystem::temp_directory_path() / "cellar-XXXXXX").string();
+        ASSERT_NE(::mkdtemp(name.data()), nullptr);
+        folder_ = name;
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+
+    std::string at(const char* name) const { return (folder_ / name).string(); }
+    void write(const std::string& path, std::string_view text) const {
+        std::ofstream(path) << text;
+    }
+    void expect_refused(const std::string& path) {
+        const auto sink = FileSink::create(path);
+        ASSERT_FALSE(sink) << path;
+        EXPECT_EQ(sink.error().code, Code::kIo);
+        EXPECT_NE(sink.error().message.find(path), std::string::npos) << sink.error().message;
+    }
+    Result<void> save_to(const std::string& path) {
+        auto sink = FileSink::create(path);
+        if (!sink) return pass(std::move(sink));
+        if (auto written = (*sink)->write(std::as_bytes(std::span("new", 3))); !written)
+            return written;
+        return (*sink)->finish();
+    }
+
+    std::filesystem::path folder_;
+};
+
+// Whoever saves to /dev/null, as root even, must not put a file in its place.
+TEST_F(HostilePathTest, WhatIsNoFileStaysWhatItIs) {
+    ASSERT_EQ(::mkfifo(at("pipe").c_str(), 0600), 0);
+    std::filesystem::create_directory(at("folder"));
+    std::filesystem::create_symlink("/dev/null", at("null"));
+    for (const char* name : {"pipe", "folder", "null"}) {
+        expect_refused(at(name));
+        EXPECT_FALSE(std::filesystem::exists(at(name) + ".part"));
+    }
+    EXPECT_TRUE(std::filesystem::is_fifo(at("pipe")));
+}
+
+TEST_F(HostilePathTest, LinksInThePlaceOfThePartAreNotFollowed) {
+    write(at("victim"), "old");
+    std::filesystem::create_symlink(at("victim"), at("s.part"));
+    expect_refused(at("s"));
+    EXPECT_EQ(read_file(at("victim")), "old");
+    std::filesystem::remove(at("s.part"));
+    std::filesystem::create_hard_link(at("victim"), at("s.part"));
+    expect_refused(at("s"));
+    EXPECT_EQ(read_file(at("victim")), "old");
+}
+
+TEST_F(HostilePathTest, APipeInThePlaceOfThePartDoesNotHang) {
+    ASSERT_EQ(::mkfifo(at("s.part").c_str(), 0600), 0);
+    expect_refused(at("s"));
+    // With a reader, too.
+    const int reader = ::open(at("s.part").c_str(), O_RDONLY | O_NONBLOCK);
+    expect_refused(at("s"));
+    ::close(reader);
+    std::filesystem::remove(at("s.part"));
+    std::filesystem::create_directory(at("s.part"));
+    expect_refused(at("s"));
+}
+
+// A part that was left by somebody with another idea of who may read it.
+TEST_F(HostilePathTest, StatesAreOfTheirOwnerOnly) {
+    write(at("s.part"), "left");
+    ::chmod(at("s.part").c_str(), 0666);
+    ASSERT_TRUE(save_to(at("s")));
+    struct stat status = {};
+    ASSERT_EQ(::stat(at("s").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600);
+    EXPECT_EQ(read_file(at("s")), "new");
+}
+
+TEST_F(HostilePathTest, ALinkIsReplacedAndItsTargetKept) {
+    write(at("target"), "old");
+    std::filesystem::create_symlink(at("target"), at("s"));
+    ASSERT_TRUE(save_to(at("s")));
+    EXPECT_FALSE(std::filesystem::is_symlink(at("s")));
+    EXPECT_EQ(read_file(at("s")), "new");
+    EXPECT_EQ(read_file(at("target")), "old");
+}
+
+// A limit of two bytes on files stands for the disk.
+TEST_F(HostilePathTest, AFullDiskIsSaidAndLeavesNothing) {
+    struct rlimit before = {};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    struct rlimit small = {2, before.rlim_max};
+    auto* ignored = std::signal(SIGXFSZ, SIG_IGN);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    const auto saved = save_to(at("s"));
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, ignored);
+    ASSERT_FALSE(saved);
+    EXPECT_EQ(saved.error().code, Code::kIo);
+    EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+}  // namespace
+}  // namespace cellar::testing
