@@ -199,6 +199,37 @@ TEST(R12Whole, SharedPagesAreWrittenOnceAndSharedAgain) {
     }
 }
 
+// Pools that a backend has allocated, pools on host memory, and pools that grow as they are loaded.
+TEST(R12Whole, BuffersAndSizesOfAnyOtherKind) {
+    for (const StateKind& kind : state_kinds()) {
+        SCOPED_TRACE(kind.name);
+        RigOptions host;
+        host.kind = kind;
+        host.page_size = 8;
+        RigOptions allocated = host;
+        allocated.page_size = 32;
+        allocated.n_cells = 512;
+        allocated.buffers = ggml_backend_cpu_buffer_type();
+        RigOptions growing = host;
+        growing.page_size = 4;
+        growing.grow_step = 8;
+        StateRig rig(host);
+        rig.append(1, 31, true);
+        ASSERT_TRUE(rig->seq_cp(SeqId{1}, SeqId{2}, -1, -1));
+        rig.append(2, 40);
+        std::vector<std::byte> bytes = save(rig);
+        for (const RigOptions& options : {allocated, growing, allocated, host}) {
+            StateRig to(options);
+            const auto loaded = load(to, bytes);
+            ASSERT_TRUE(loaded) << loaded.error().message;
+            for (const int seq : {1, 2})
+                EXPECT_EQ(hash_seen(*to, SeqId{seq}), hash_seen(*rig, SeqId{seq}));
+            to.expect_sound();
+            bytes = save(to);  // and on from there
+        }
+    }
+}
+
 TEST(R12Whole, SomeSequencesOfMany) {
     StateRig rig;
     rig.append(0, 40);

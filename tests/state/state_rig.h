@@ -42,6 +42,8 @@ struct RigOptions {
     uint32_t n_pos = 1;
     uint32_t max_checkpoints = 4;
     uint32_t n_rollback = 2;
+    uint32_t grow_step = 0;
+    ggml_backend_buffer_type_t buffers = nullptr;  // null: host memory
 };
 
 // A memory whose every written row has bytes of its own, as a graph would give it, but no model.
@@ -59,7 +61,8 @@ public:
         config.n_pos = options.n_pos;
         config.max_checkpoints = options.max_checkpoints;
         config.n_rollback = options.n_rollback;
-        auto made = Memory::create(config, nullptr);
+        config.grow_step = options.grow_step;
+        auto made = Memory::create(config, options.buffers);
         if (!made) throw std::runtime_error(made.error().message);
         memory_ = std::move(*made);
     }
