@@ -152,7 +152,7 @@ void must_load_or_change_nothing(std::span<const std::byte> bytes, Source& sourc
     fill(*memory);
     poison(*memory);
     const Snapshot before(*memory);
-    LoadOptions options;
+    LoadStateOptions options;
     options.convert = (flags & kConvert) != 0;
     if ((flags & kInto) != 0) options.into = SeqId{1};
     for (uint32_t g = 0; g < 4 && (flags & kSomeGroups) != 0; g++)

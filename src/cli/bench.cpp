@@ -5,15 +5,18 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "cli/bench_run.h"
 #include "cli/bench_shift.h"
+#include "cli/bench_state.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/loaded_model.h"
 #include "cli/options.h"
+#include "cli/state_file.h"
 
 namespace cellar::cli {
 
@@ -25,6 +28,7 @@ struct Options {
     ComputeOptions compute;
     RopeOverrides rope;
     bool shift = false;
+    std::optional<std::string> state;  // a folder
     bool json = false;
 };
 
@@ -82,8 +86,53 @@ std::string shift_report(const Options& options, const ShiftTimes& times) {
         100.0 * slower);
 }
 
+std::string state_report(const Options& options, const StateTimes& times) {
+    const auto mb_per_s = [&times](double seconds) {
+        return seconds > 0.0 ? static_cast<double>(times.bytes) / seconds / 1e6 : 0.0;
+    };
+    const double sooner = times.answer_s > 0.0 ? times.compute_s / times.answer_s : 0.0;
+    const uint32_t n_cells = options.work.depth + options.work.prompt;
+    if (options.json) {
+        const nlohmann::ordered_json object = {{"cells", n_cells},
+                                               {"bytes", times.bytes},
+                                               {"copy_s", times.copy_s},
+                                               {"save_s", times.save_s},
+                                               {"load_s", times.load_s},
+                                               {"save_to_copy", times.copy_s / times.save_s},
+                                               {"load_to_copy", times.copy_s / times.load_s},
+                                               {"answer_s", times.answer_s},
+                                               {"compute_s", times.compute_s},
+                                               {"sooner", sooner},
+                                               {"threads", options.compute.n_threads}};
+        return object.dump() + "\n";
+    }
+    return fmt::format(
+        "state of {} cells, {} bytes: copy {:.0f} MB/s, save {:.0f} MB/s ({:.2f} of copy), load "
+        "{:.0f} MB/s ({:.2f})\n"
+        "answer after loading: {:.4f} s, after computing: {:.3f} s, {:.0f} times sooner\n",
+        n_cells, times.bytes, mb_per_s(times.copy_s), mb_per_s(times.save_s),
+        times.copy_s / times.save_s, mb_per_s(times.load_s), times.copy_s / times.load_s,
+        times.answer_s, times.compute_s, sooner);
+}
+
+BenchWork work_of(const Options& options) {
+    return options.shift   ? shift_work(options.work)
+           : options.state ? state_work(options.work)
+                           : options.work;
+}
+
+Result<void> bench_state(const Options& options, const LoadedModel& loaded, Decoder& decoder) {
+    const Identity identity = identity_of(loaded, decoder.memory());
+    auto times =
+        time_state(decoder, options.work, loaded.model->info().n_vocab, identity, *options.state);
+    if (!times) {
+        return pass(std::move(times));
+    }
+    return print(state_report(options, *times));
+}
+
 Result<void> bench(const Options& options) {
-    const BenchWork work = options.shift ? shift_work(options.work) : options.work;
+    const BenchWork work = work_of(options);
     auto n_cells = work.cells_needed(options.compute.page);
     if (!n_cells) {
         return pass(std::move(n_cells));
@@ -102,6 +151,9 @@ Result<void> bench(const Options& options) {
             return pass(std::move(times));
         }
         return print(shift_report(options, *times));
+    }
+    if (options.state) {
+        return bench_state(options, *loaded, **decoder);
     }
     auto times = BenchRun(**decoder, options.work, loaded->model->info().n_vocab).run();
     if (!times) {
@@ -137,6 +189,12 @@ Command add_bench(CLI::App& app) {
     command->add_flag("--shift", options->shift,
                       "time decode on a sequence whose positions moved against one where they did "
                       "not, in turns; of one sequence");
+    command
+        ->add_option("--state", options->state,
+                     "time saving a sequence to a file in FOLDER and loading it against "
+                     "copying the file and computing the sequence; of one sequence")
+        ->type_name("FOLDER")
+        ->excludes("--shift");
     add_compute_options(*command, options->compute);
     add_rope_options(*command, options->rope);
     command->add_flag("--json", options->json, "print one JSON object");
@@ -147,8 +205,12 @@ Command add_bench(CLI::App& app) {
                                            ? "--shift measures decode, and --gen is 0"
                                            : "--prompt and --gen are both 0: nothing to measure");
         }
-        if (options->shift && (asked.seqs > 1 || asked.shared)) {
-            throw CLI::ValidationError("--shift measures one sequence: no --seqs, no --shared");
+        if ((options->shift || options->state) && (asked.seqs > 1 || asked.shared)) {
+            throw CLI::ValidationError(
+                "--shift and --state measure one sequence: no --seqs, no --shared");
+        }
+        if (options->state && asked.prompt + asked.depth == 0) {
+            throw CLI::ValidationError("--state needs a --prompt or a --depth to save");
         }
     });
     command->footer(
