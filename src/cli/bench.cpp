@@ -207,7 +207,8 @@ Command add_bench(CLI::App& app) {
         }
         if ((options->shift || options->state) && (asked.seqs > 1 || asked.shared)) {
             throw CLI::ValidationError(
-                "--shift and --state measure one sequence: no --seqs, no --shared");
+                fmt::format("{} measures one sequence: no --seqs, no --shared",
+                            options->shift ? "--shift" : "--state"));
         }
         if (options->state && asked.prompt + asked.depth == 0) {
             throw CLI::ValidationError("--state needs a --prompt or a --depth to save");

@@ -36,7 +36,9 @@ struct Files {
           copy(state + ".copy") {}
     Files(const Files&) = delete;
     Files& operator=(const Files&) = delete;
-    ~Files() {
+    ~Files() { remove(); }
+
+    void remove() const {
         std::error_code ignored;
         std::filesystem::remove(state, ignored);
         std::filesystem::remove(copy, ignored);
@@ -60,6 +62,7 @@ public:
         times.compute_s = *computed;
         std::vector<double> save, copy, load, answer;
         for (int round = 0; round < kRounds; round++) {
+            files_.remove();  // both are made anew: replacing a file is the file system's affair
             const auto last = tokens_.size() - 1;
             const std::pair<std::vector<double>*, std::function<Result<void>()>> parts[] = {
                 {&save, [this] { return this->save(); }},

@@ -62,6 +62,20 @@ class BenchTest(CellarTest):
         for more in [["--seqs", 2], ["--shared"], ["--gen", 0]]:
             self.fail_with(2, "--shift measures", "bench", "-m", TINY, "--shift", *more)
 
+    def test_states_are_timed_beside_copying_and_computing(self):
+        answer = self.bench("--state", self.folder, "--prompt", 50, "--depth", 10)
+        self.assertEqual(answer["cells"], 60)
+        self.assertGreater(answer["bytes"], 60 * 4 * 2 * 2)  # four layers, keys and values
+        self.assertAlmostEqual(answer["save_to_copy"], answer["copy_s"] / answer["save_s"])
+        self.assertAlmostEqual(answer["load_to_copy"], answer["copy_s"] / answer["load_s"])
+        self.assertAlmostEqual(answer["sooner"], answer["compute_s"] / answer["answer_s"])
+        text = self.succeed("bench", "-m", TINY, "--state", self.folder, "--prompt", 9).decode()
+        self.assertIn("times sooner", text)
+        self.assertEqual([path.name for path in self.folder.glob("*.state*")], [])
+        for more in [["--seqs", 2], ["--prompt", 0], ["--shift"]]:
+            self.fail_with(2, "--state", "bench", "-m", TINY, "--state", self.folder, *more)
+        self.fail_with(1, "No such file", "bench", "-m", TINY, "--state", self.folder / "none")
+
     def test_more_work_than_a_memory_can_hold_is_an_error(self):
         self.fail_with(1, "cells", "bench", "-m", TINY, "--prompt", 1000000, "--seqs", 1000000)
 
