@@ -34,6 +34,12 @@ void add_writer_options(CLI::App& app, WriterOptions& options) {
               "half of the rest, and go on (unless given, the text ends)",
               [&options](int64_t n) { options.context_shift = static_cast<uint32_t>(n); })
         ->type_name("KEEP");
+    add_whole(app, "--reuse-chunks", 0, std::numeric_limits<int32_t>::max(),
+              "of what a session holds elsewhere than the prompt has it, move runs of at least N "
+              "tokens to their place instead of computing them: an approximation; 0: none",
+              [&options](int64_t n) { options.reuse_chunks = static_cast<uint32_t>(n); })
+        ->type_name("N")
+        ->default_str("0");
     app.add_flag("-v,--verbose", options.verbose, "say on standard error what was computed");
     app.callback([&options] {
         if (Result<Sampler> sampler = Sampler::create(options.sampling); !sampler) {
@@ -55,7 +61,9 @@ Result<Writer> Writer::create(const WriterOptions& options) {
         complain(fmt::format("note: the model was trained on {} tokens of context, not {}",
                              info.n_ctx_train, n_ctx));
     }
-    const uint32_t spare = options.context_shift ? Engine::shift_cells(options.compute.page) : 0;
+    const uint32_t page = options.compute.page;
+    const uint32_t spare = (options.context_shift ? Engine::shift_cells(page) : 0) +
+                           (options.reuse_chunks > 0 ? Engine::reuse_cells(page) : 0);
     auto decoder =
         Decoder::create(*writer.loaded->model, options.compute.decoder_options(n_ctx + spare));
     if (!decoder) {
@@ -82,6 +90,7 @@ Request make_request(const WriterOptions& options, std::vector<Token> prompt) {
     request.max_tokens = options.max_tokens;
     request.ignore_eos = options.ignore_eos;
     request.context_shift = options.context_shift;
+    request.reuse_chunks = options.reuse_chunks;
     return request;
 }
 

@@ -21,6 +21,7 @@ struct WriterOptions {
     std::optional<uint32_t> max_tokens;
     bool ignore_eos = false;
     std::optional<uint32_t> context_shift;
+    uint32_t reuse_chunks = 0;
     bool json = false;
     bool verbose = false;
 };

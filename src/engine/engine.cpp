@@ -51,11 +51,9 @@ Result<RequestId> Engine::submit(Request request) {
 // What the task's longest possible text needs.
 uint64_t Engine::cells_for(const Task& task) const {
     const uint64_t longest = uint64_t{task.usage.prompt} + task.max_tokens;
-    const auto& session = task.request.session;
-    const bool shifts = (task.request.context_shift && longest > options_.n_ctx) ||
-                        (session && sessions_.at(*session).shifted);
-    const uint64_t cells = scheduler_.in_pages(std::min<uint64_t>(longest, options_.n_ctx));
-    return cells + (shifts ? kShiftPages * decoder_.memory().config().page_size : 0);
+    const bool shifts = task.request.context_shift && longest > options_.n_ctx;
+    return scheduler_.in_pages(std::min<uint64_t>(longest, options_.n_ctx)) +
+           spare_pages(task.request, shifts) * decoder_.memory().config().page_size;
 }
 
 void Engine::cancel(RequestId id) {
@@ -131,6 +129,10 @@ Result<void> Engine::begin(Task& task) {
     }
     Session& session = sessions_.at(*task.request.session);
     task.seq = session.seq;
+    if (reuses(task.request) && task.tokens.size() <= options_.n_ctx) {
+        reuse(task, session);
+        return {};
+    }
     task.n_computed = session.rewind_to(task.tokens, decoder_.memory());
     task.usage.cached = static_cast<uint32_t>(task.n_computed);
     const size_t more = task.left();
@@ -173,6 +175,7 @@ void Engine::advance(const Scheduler::Pick& pick, const std::optional<Result<Tok
     Task& task = *pick.task;
     task.n_computed += pick.count;
     task.usage.computed += static_cast<uint32_t>(pick.count);
+    take_runs(task);
     if (task.left() > 0) {
         return;  // more of the prompt is to come
     }
@@ -217,6 +220,7 @@ void Engine::end(Task& task, Error error) {
 
 // Takes the task out. `sound`: its sequence holds what it should, so a session keeps it.
 void Engine::retire(Task& task, bool sound) {
+    drop_fork(task);
     if (!task.request.session) {
         if (task.seq) {
             forget(*task.seq);
@@ -231,11 +235,13 @@ void Engine::retire(Task& task, bool sound) {
         task.tokens.resize(task.n_computed);
         session.tokens = std::move(task.tokens);
         session.shifted = session.shifted || task.usage.dropped > 0;
+        session.moved = session.moved || task.moved;
     } else if (task.seq) {
         forget(session.seq);
         session.tokens.clear();
     }
     session.shifted = session.shifted && !session.tokens.empty();
+    session.moved = session.moved && !session.tokens.empty();
     session.cells = cells_held(decoder_.memory(), session.seq);
     scheduler_.remove(task.id, session.cells);
 }

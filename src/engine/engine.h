@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/chunk_reuse.h"
 #include "engine/context_shift.h"
 #include "engine/decoder.h"
 #include "engine/request.h"
@@ -46,11 +47,11 @@ public:
     static Result<std::unique_ptr<Engine>> create(Decoder& decoder, const EngineOptions& options);
 
     // Queues a request. Errors: kInvalidArgument for a prompt that is empty or holds what is no
-    // token, for absurd sampling, or for a context shift that keeps the whole context or that the
-    // memory has no pages for (kShiftPages); kBadRange for a prompt longer than the context (of a
-    // session that may shift, for one with more new tokens than that) or an unknown session;
-    // kUnsupported for a context shift in a memory that cannot move positions; kBusy for a session
-    // with another request.
+    // token, for absurd sampling, for a context shift that keeps the whole context, or for one, or
+    // a reuse of chunks, that the memory has no pages for (kShiftPages, kReusePages); kBadRange for
+    // a prompt longer than the context (of a session that may shift, for one with more new tokens
+    // than that) or an unknown session; kUnsupported for a context shift in a memory that cannot
+    // move positions; kBusy for a session with another request.
     Result<RequestId> submit(Request request);
 
     // The request ends with kCancelled in the next step. Unknown or ended ones: does nothing.
@@ -92,6 +93,10 @@ public:
     static constexpr uint32_t shift_cells(uint32_t page_size) {
         return (kShiftPages + 1) * page_size - 1;
     }
+    // The same for requests with reuse_chunks; with both, the sum.
+    static constexpr uint32_t reuse_cells(uint32_t page_size) {
+        return (kReusePages + 1) * page_size - 1;
+    }
 
     const EngineOptions& options() const { return options_; }
 
@@ -101,10 +106,17 @@ private:
     Result<void> check(const Request& request) const;
     Result<void> check_tokens(std::span<const Token> tokens) const;
     Result<void> check_shift(const Request& request) const;
+    Result<void> check_spare(const Request& request) const;
     Result<void> check_length(const Request& request) const;
+    uint64_t spare_pages(const Request& request, bool shifts) const;
     uint64_t cells_for(const Task& task) const;
     void admit();
     Result<void> begin(Task& task);
+    bool reuses(const Request& request) const;
+    void reuse(Task& task, Session& session);
+    bool fork_runs_of(Task& task, Session& session, const std::vector<CommonRun>& runs);
+    void take_runs(Task& task);
+    void drop_fork(Task& task);
     void shift(Task& task, size_t n);
     void shift_if_full(Task& task);
     void advance(const Scheduler::Pick& pick, const std::optional<Result<Token>>& sampled);

@@ -25,6 +25,9 @@ Result<void> Engine::check(const Request& request) const {
     if (auto fine = check_shift(request); !fine) {
         return fine;
     }
+    if (auto fine = check_spare(request); !fine) {
+        return fine;
+    }
     return check_length(request);
 }
 
@@ -54,14 +57,19 @@ Result<void> Engine::check_shift(const Request& request) const {
         return fail(Code::kUnsupported,
                     "this model's memory cannot move positions, which a context shift needs");
     }
-    const MemoryConfig& config = memory.config();
-    const uint64_t cells =
-        scheduler_.in_pages(options_.n_ctx) + uint64_t{kShiftPages} * config.page_size;
-    if (cells > config.n_cells) {
-        return fail(Code::kInvalidArgument,
-                    fmt::format("a context of {} tokens that shifts needs a memory of {} cells, "
-                                "not {}",
-                                options_.n_ctx, cells, config.n_cells));
+    return {};
+}
+
+Result<void> Engine::check_spare(const Request& request) const {
+    const MemoryConfig& config = decoder_.memory().config();
+    const uint64_t pages = spare_pages(request, request.context_shift.has_value());
+    const uint64_t cells = scheduler_.in_pages(options_.n_ctx) + pages * config.page_size;
+    if (pages > 0 && cells > config.n_cells) {
+        return fail(
+            Code::kInvalidArgument,
+            fmt::format("a context of {} tokens that {} needs a memory of {} cells, not {}",
+                        options_.n_ctx, request.context_shift ? "shifts" : "moves what it reuses",
+                        cells, config.n_cells));
     }
     return {};
 }

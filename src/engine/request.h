@@ -25,6 +25,11 @@ struct Request {
     // When the context is full: keep so many tokens from the beginning, drop the older half of the
     // others, and go on. None: the text ends.
     std::optional<uint32_t> context_shift;
+    // Of what the session holds elsewhere than the prompt has it, use runs of at least so many
+    // tokens again, moved to their place: up to kReuseJoints, an approximation (chunk_reuse.h). 0:
+    // only what both begin with, exactly. So too where the memory cannot move positions, a window
+    // does not reach back to what would have to be kept, or the prompt is longer than the context.
+    uint32_t reuse_chunks = 0;
 };
 
 enum class StopReason {
@@ -42,7 +47,7 @@ constexpr std::string_view name(StopReason reason) {
 // Tokens of a request so far.
 struct Usage {
     uint32_t prompt = 0;     // in the prompt
-    uint32_t cached = 0;     // of these, held already when the request began
+    uint32_t cached = 0;     // of these, held already by the session and used again so far
     uint32_t computed = 0;   // that this request computed, of prompt and generated ones
     uint32_t generated = 0;  // handed out
     uint32_t dropped = 0;    // forgotten behind the first ones, by context shifts

@@ -51,7 +51,7 @@ std::vector<Scheduler::Pick> Scheduler::pick(size_t budget) {
     for (size_t i = 0; i < n && budget > 0; i++) {
         Task& task = *running_[i];
         if (!task.decoding()) {
-            const size_t count = std::min(budget, task.left());
+            const size_t count = std::min(budget, task.due());
             picks.push_back({&task, count});
             budget -= count;
         }

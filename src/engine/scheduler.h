@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "engine/common_runs.h"
 #include "engine/request.h"
 #include "engine/sampler.h"
 
@@ -21,15 +22,20 @@ struct Task {
     // It writes, and all but its newest token is computed: the next step gives it a token.
     bool decoding() const { return usage.generated > 0 && left() == 1; }
     size_t left() const { return tokens.size() - n_computed; }
+    // To compute before anything else: all that is left, or what stands before the next run.
+    size_t due() const { return runs.empty() ? left() : runs.front().to - n_computed; }
 
     RequestId id;
     Request request;
     uint32_t max_tokens;
     Sampler sampler;
-    std::optional<SeqId> seq;   // once it runs
-    uint64_t cells = 0;         // in whole pages: what its longest possible text needs
-    std::vector<Token> tokens;  // the prompt, then what was generated
-    size_t n_computed = 0;      // of tokens: those that the memory holds
+    std::optional<SeqId> seq;     // once it runs
+    uint64_t cells = 0;           // in whole pages: what its longest possible text needs
+    std::vector<Token> tokens;    // the prompt, then what was generated
+    size_t n_computed = 0;        // of tokens: those that the memory holds
+    std::optional<SeqId> fork;    // holds `runs`, see chunk_reuse.h
+    std::vector<CommonRun> runs;  // to be taken back when n_computed has come to them, in order
+    bool moved = false;           // some of its tokens were moved here by a reuse
     Usage usage;
 };
 

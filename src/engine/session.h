@@ -16,6 +16,7 @@ struct Session {
     std::vector<Token> tokens;
     uint64_t cells = 0;    // of the pages that they stand on
     bool shifted = false;  // some of them were moved, see kShiftPages
+    bool moved = false;    // or moved by a reuse, see kReusePages
     bool busy = false;     // a request runs, or waits to run, in it
 
     // How many of its tokens `prompt` begins with, leaving at least one of `prompt` over: the last
