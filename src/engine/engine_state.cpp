@@ -125,7 +125,9 @@ void Engine::take_over(Session& session, SeqId loaded, std::span<const Token> te
     scheduler_.give_back(session.cells);
     session.cells = cells_held(memory, session.seq);
     scheduler_.set_aside(session.cells);
-    session.shifted = session.cells > scheduler_.in_pages(held);
+    const uint64_t in_a_row = scheduler_.in_pages(held);
+    session.shifted = session.cells > in_a_row;
+    session.moved = session.cells > in_a_row + uint64_t{kShiftPages} * memory.config().page_size;
 }
 
 }  // namespace cellar
