@@ -37,6 +37,23 @@ Result<void> set_type(const JsonFields& fields, std::string_view key, KvType& se
     return {};
 }
 
+Result<void> set_attention(const JsonFields& fields, AttentionChoice& setting) {
+    if (!fields.has("attention")) return {};
+    auto text = fields.string_or("attention", "auto");
+    if (!text) {
+        return pass(std::move(text));
+    }
+    for (const auto& [word, choice] : {std::pair{"auto", AttentionChoice::kAuto},
+                                       {"kernel", AttentionChoice::kKernel},
+                                       {"graph", AttentionChoice::kGraph}}) {
+        if (*text == word) {
+            setting = choice;
+            return {};
+        }
+    }
+    return fail(Code::kInvalidArgument, "\"attention\" must be one of auto, kernel, graph");
+}
+
 // Settings of `new` beside types; what is missing stays.
 Result<void> set_numbers(const JsonFields& fields, DecoderOptions& options) {
     struct Setting {
@@ -95,6 +112,9 @@ Result<Answer> Replayer::make_new(const JsonFields& fields) {
         return pass(std::move(set));
     }
     if (auto set = set_type(fields, "type_v", options.type_v); !set) {
+        return pass(std::move(set));
+    }
+    if (auto set = set_attention(fields, options.attention); !set) {
         return pass(std::move(set));
     }
     if (auto made = replace_memory(options); !made) {

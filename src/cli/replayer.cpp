@@ -83,7 +83,8 @@ const std::vector<Replayer::Operation>& Replayer::operations() {
     static const std::vector<Operation> kOperations = {
         {"new",
          {"cells", "budget_bytes", "grow_step", "defrag_threshold", "defrag_cells", "type_k",
-          "type_v", "ubatch", "page", "threads", "swa_full", "n_rollback", "checkpoints"},
+          "type_v", "attention", "ubatch", "page", "threads", "swa_full", "n_rollback",
+          "checkpoints"},
          &Replayer::make_new},
         {"decode", {"items", "logits", "top", "abort_after_ubatch"}, &Replayer::decode},
         {"seq_rm", {"seq", "p0", "p1"}, &Replayer::seq_rm},

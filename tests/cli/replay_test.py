@@ -237,6 +237,8 @@ class ReplayTest(CellarTest):
             ({"op": "new", "page": 24}, "power of two"), ({"op": "new", "ubatch": 0}, '"ubatch"'),
             ({"op": "new", "type_k": "f12"}, '"type_k"'), ({"op": "new", "type_v": 16}, '"type_v"'),
             ({"op": "new", "threads": 0}, '"threads"'),
+            ({"op": "new", "attention": "both"}, "auto, kernel, graph"),
+            ({"op": "new", "attention": True}, '"attention"'),
             ({"op": "new", "budget_bytes": 0}, '"budget_bytes"'),
             ({"op": "new", "budget_bytes": 2**63}, '"budget_bytes"'),
             ({"op": "new", "budget_bytes": 2**63 - 1}, "more than can be numbered"),
@@ -257,6 +259,16 @@ class ReplayTest(CellarTest):
                 self.assertIn(part, answer["error"])
                 self.assertEqual(set(answer), {"ok", "error"})
                 self.assertEqual(after["used_cells"], 0)
+
+    def test_attention_by_either_path_gives_the_same_logits(self):
+        decode = {"op": "decode", "items": [{"seq": 0, "tokens": [5, 6, 7, 8]}], "logits": "last"}
+        rows = [self.replay({**NEW, "attention": path}, decode)[1]["logits"][0]
+                for path in ("kernel", "graph", "auto")]
+        # They round apart, so that bits tell which of them it was.
+        self.assertNotEqual(rows[0], rows[1])
+        self.assertEqual(rows[0], rows[2])
+        for kernel, graph in zip(rows[0], rows[1]):
+            self.assertAlmostEqual(kernel, graph, delta=1e-4)
 
     def test_a_budget_of_bytes_is_rounded_up_and_grows_in_steps(self):
         # In f32 a cell is 4 layers of 2 heads of 16 keys and 16 values: 1,024 bytes.
