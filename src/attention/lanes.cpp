@@ -76,7 +76,10 @@ private:
     }
 
     // The cells that this ubatch writes for all of the lane's sequences, and how many of them each
-    // item sees: those up to its own position, or in encoders those behind it too.
+    // item sees: those up to its own position, or in encoders those behind it too. With a causal
+    // kind the last query sees them all, whatever the batch was: an item of more sequences cannot
+    // come behind it, since some of those were not extended by it, and a batch whose item belongs
+    // to sequences that see different cells is refused when it is planned (check_coupled).
     void add_own(Lane& lane) const {
         const std::vector<uint32_t> written = written_for(lane);
         const uint32_t n_before = lane.n_columns;
