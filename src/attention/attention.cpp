@@ -1,8 +1,10 @@
 #include "attention/attention.h"
 
+#include <ggml-backend.h>
 #include <ggml.h>
 
 #include <bit>
+#include <cassert>
 
 #include "attention/graph_attention.h"
 #include "attention/input_writer.h"
@@ -10,8 +12,20 @@
 
 namespace cellar {
 
+std::optional<uint32_t> beyond_kernel(const Memory& memory, uint32_t group) {
+    const std::vector<LayerKv>& layers = memory.config().layers;
+    for (uint32_t layer = 0; layer < layers.size(); layer++) {
+        if (layers[layer].group != group) continue;
+        for (const ggml_tensor* pool : {memory.k(layer), memory.v(layer)}) {
+            if (!ggml_backend_buffer_is_host(pool->buffer)) return layer;
+        }
+    }
+    return std::nullopt;
+}
+
 AttentionPlan plan_attention(const Memory& memory, const UbatchPlan& ubatch, uint32_t group,
                              const AttentionOptions& options) {
+    assert(!memory.cells().kind(group).is_recurrent());
     if (options.path == AttentionPath::kGraph) {
         return make_schedule(memory.cells(), ubatch, group);
     }
@@ -40,6 +54,7 @@ AttentionShape shape_of(const AttentionPlan& plan) {
 
 AttentionShape widest_shape(const Memory& memory, uint32_t group, uint32_t n_tokens,
                             const AttentionOptions& options) {
+    assert(!memory.cells().kind(group).is_recurrent());
     if (options.path == AttentionPath::kKernel) {
         return {.n_tokens = n_tokens, .n_turned = std::bit_ceil(n_tokens)};
     }

@@ -8,6 +8,29 @@
 
 namespace cellar {
 
+namespace {
+
+// A device reaches its own memory, whatever kind of it. What has no buffer yet will get one here.
+bool reaches(ggml_backend_t backend, const ggml_tensor* tensor) {
+    return !tensor->buffer || ggml_backend_buffer_is_host(tensor->buffer) ||
+           ggml_backend_buft_get_device(ggml_backend_buffer_get_type(tensor->buffer)) ==
+               ggml_backend_get_device(backend);
+}
+
+// What an operation reads or writes beyond the backend's reach; null if all is within.
+const ggml_tensor* unreachable(ggml_backend_t backend, const ggml_tensor* node) {
+    const auto whole = [](const ggml_tensor* tensor) {
+        return tensor->view_src ? tensor->view_src : tensor;
+    };
+    if (!reaches(backend, whole(node))) return whole(node);
+    for (const ggml_tensor* source : node->src) {
+        if (source && !reaches(backend, whole(source))) return whole(source);
+    }
+    return nullptr;
+}
+
+}  // namespace
+
 void GraphRunner::FreeThreads::operator()(ggml_threadpool* threads) const {
     ggml_threadpool_free(threads);
 }
@@ -35,6 +58,12 @@ Result<GraphRunner> GraphRunner::create(uint32_t n_threads) {
 Result<void> GraphRunner::check(ggml_cgraph* graph) const {
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         const ggml_tensor* node = ggml_graph_node(graph, i);
+        if (const ggml_tensor* far = unreachable(backend_.get(), node)) {
+            return fail(Code::kUnsupported,
+                        fmt::format("The backend {} cannot reach {}, in {}.",
+                                    ggml_backend_name(backend_.get()), far->name,
+                                    ggml_backend_buffer_name(far->buffer)));
+        }
         if (!ggml_backend_supports_op(backend_.get(), node)) {
             return fail(Code::kUnsupported, fmt::format("The backend {} cannot compute {} ({}).",
                                                         ggml_backend_name(backend_.get()),

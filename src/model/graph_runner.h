@@ -18,7 +18,8 @@ public:
     // `n_threads`: 1 to 512. Errors: kInvalidArgument, kBackend.
     static Result<GraphRunner> create(uint32_t n_threads);
 
-    // Errors: kUnsupported, naming the graph's first operation that the backend lacks.
+    // Errors: kUnsupported, naming the graph's first operation that the backend lacks or that is
+    // on memory of another device.
     Result<void> check(ggml_cgraph* graph) const;
 
     // Lays the graph's tensors into the buffer. True if the buffer had to grow: then every graph

@@ -25,8 +25,8 @@ void set(ggml_tensor* tensor, std::span<const int32_t> values) {
 
 }  // namespace
 
-StepGraph::StepGraph(const Memory& memory, StepShape shape, const AttentionOptions& options,
-                     AttentionWorkspace& workspace)
+StepGraph::StepGraph(const Memory& memory, StepShape shape,
+                     std::span<const AttentionOptions> attention, AttentionWorkspace& workspace)
     : memory_(memory), shape_(std::move(shape)) {
     const size_t n = max_tensors(memory, shape_);
     ctx_.reset(
@@ -43,7 +43,7 @@ StepGraph::StepGraph(const Memory& memory, StepShape shape, const AttentionOptio
                                                               shape_.n_tokens, shape_.runs);
         } else {
             attention_[group] = Attention::create(ctx(), memory, group, shape_.attention[group],
-                                                  options, &workspace);
+                                                  attention[group], &workspace);
         }
     }
 }

@@ -33,8 +33,8 @@ struct StepShape {
 // and runs it. A tensor's shape is written innermost first, as ggml's `ne`.
 class StepGraph {
 public:
-    // `memory` and `workspace` must outlive it.
-    StepGraph(const Memory& memory, StepShape shape, const AttentionOptions& options,
+    // `attention`: how each group attends. `memory` and `workspace` must outlive it.
+    StepGraph(const Memory& memory, StepShape shape, std::span<const AttentionOptions> attention,
               AttentionWorkspace& workspace);
 
     // -- For models ----------------------------------------------------------------------------

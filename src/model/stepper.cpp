@@ -1,6 +1,7 @@
 #include "model/stepper.h"
 
 #include <fmt/format.h>
+#include <ggml-backend.h>
 #include <ggml.h>
 
 #include <algorithm>
@@ -27,17 +28,40 @@ uint32_t most_items(const Memory& memory, uint32_t max_ubatch) {
     return max_ubatch;
 }
 
+Result<AttentionPath> choose_path(const Memory& memory, uint32_t group, AttentionChoice choice) {
+    if (choice == AttentionChoice::kGraph) return AttentionPath::kGraph;
+    const auto layer = beyond_kernel(memory, group);
+    if (!layer) return AttentionPath::kKernel;
+    if (choice == AttentionChoice::kAuto) return AttentionPath::kGraph;
+    return fail(Code::kUnsupported,
+                fmt::format("The attention kernel reads host memory, but the keys and values of "
+                            "layer {} are in {}.",
+                            *layer, ggml_backend_buffer_name(memory.k(*layer)->buffer)));
+}
+
+// How each group attends; of recurrent groups it has no meaning.
+Result<std::vector<AttentionOptions>> choose_attention(const Memory& memory,
+                                                       const StepperOptions& options) {
+    std::vector<AttentionOptions> chosen(memory.cells().n_groups());
+    for (uint32_t group = 0; group < chosen.size(); group++) {
+        const bool attends = !memory.cells().kind(group).is_recurrent();
+        const auto path =
+            attends ? choose_path(memory, group, options.attention) : AttentionPath::kKernel;
+        if (!path) return tl::unexpected(path.error());
+        chosen[group] = {*path, options.flash != Flash::kOff, options.cascade};
+    }
+    return chosen;
+}
+
 }  // namespace
 
 struct Stepper::Impl {
-    Impl(const Model& model, Memory& memory, const StepperOptions& options, GraphRunner runner)
+    Impl(const Model& model, Memory& memory, const StepperOptions& options,
+         std::vector<AttentionOptions> attention, GraphRunner runner)
         : model_(model),
           memory_(memory),
           max_ubatch_(most_items(memory, options.max_ubatch)),
-          attention_{.path = options.attention == AttentionChoice::kGraph ? AttentionPath::kGraph
-                                                                          : AttentionPath::kKernel,
-                     .flash = options.flash != Flash::kOff,
-                     .share = options.cascade},
+          attention_(std::move(attention)),
           workspace_(options.n_threads),
           runner_(std::move(runner)) {}
 
@@ -61,8 +85,8 @@ struct Stepper::Impl {
     const Model& model_;
     Memory& memory_;
     const uint32_t max_ubatch_;
-    const AttentionOptions attention_;
-    AttentionWorkspace workspace_;  // outlives the graphs
+    const std::vector<AttentionOptions> attention_;  // by group
+    AttentionWorkspace workspace_;                   // outlives the graphs
 
     GraphRunner runner_;
     std::vector<std::unique_ptr<StepGraph>> graphs_;  // laid out in runner_; last used first
@@ -76,8 +100,9 @@ struct Stepper::Impl {
 StepShape Stepper::Impl::worst_shape(uint32_t n_tokens, RunShape runs) const {
     StepShape shape{n_tokens, n_tokens, {}, runs};
     for (uint32_t group = 0; group < memory_.cells().n_groups(); group++) {
-        shape.attention.push_back(
-            attends(group) ? widest_shape(memory_, group, n_tokens, attention_) : AttentionShape{});
+        shape.attention.push_back(attends(group)
+                                      ? widest_shape(memory_, group, n_tokens, attention_[group])
+                                      : AttentionShape{});
     }
     return shape;
 }
@@ -237,7 +262,7 @@ Result<Logits> Stepper::Impl::compute(const Batch& batch, const UbatchPlan& ubat
     shape.attention.resize(plans.size());
     for (uint32_t group = 0; group < plans.size(); group++) {
         if (!attends(group)) continue;
-        plans[group] = plan_attention(memory_, ubatch, group, attention_);
+        plans[group] = plan_attention(memory_, ubatch, group, attention_[group]);
         shape.attention[group] = shape_of(plans[group]);
     }
     auto graph = graph_of(shape);
@@ -275,11 +300,16 @@ Result<std::unique_ptr<Stepper>> Stepper::create(const Model& model, Memory& mem
     if (options.max_ubatch < 1) {
         return fail(Code::kInvalidArgument, "A step needs room for at least 1 token.");
     }
+    auto attention = choose_attention(memory, options);
+    if (!attention) {
+        return pass(std::move(attention));
+    }
     auto runner = GraphRunner::create(options.n_threads);
     if (!runner) {
         return pass(std::move(runner));
     }
-    auto impl = std::make_unique<Impl>(model, memory, options, std::move(*runner));
+    auto impl =
+        std::make_unique<Impl>(model, memory, options, std::move(*attention), std::move(*runner));
     if (auto reserved = impl->reserve(); !reserved) {
         return pass(std::move(reserved));
     }

@@ -19,7 +19,8 @@ enum class AttentionChoice { kAuto, kKernel, kGraph };
 struct StepperOptions {
     uint32_t n_threads = 1;     // 1 to 512
     uint32_t max_ubatch = 512;  // items a step may have; more than the memory's cells are never met
-    AttentionChoice attention = AttentionChoice::kAuto;  // kAuto: the kernel on the CPU
+    // kAuto: the kernel where all layers of a group are in host memory, else the graph path.
+    AttentionChoice attention = AttentionChoice::kAuto;
     Flash flash = Flash::kAuto;  // of the graph path; kAuto: where the backend has it
     bool cascade = true;         // of the kernel: what sequences share is read once for all of them
 };
@@ -47,8 +48,8 @@ struct StepperStats {
 class Stepper {
 public:
     // Reserves buffers for the largest step of one stream of sequences. Errors: kInvalidArgument
-    // for a count out of range, kUnsupported for an operation that the backend lacks, kBackend if
-    // allocation fails.
+    // for a count out of range, kUnsupported for an operation that the backend lacks, for memory
+    // that it cannot reach, and for the kernel where it cannot read; kBackend if allocation fails.
     static Result<std::unique_ptr<Stepper>> create(const Model& model, Memory& memory,
                                                    const StepperOptions& options);
     ~Stepper();

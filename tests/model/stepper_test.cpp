@@ -7,11 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "attention/attention.h"
 #include "gguf/gguf_file.h"
+#include "testing/far_memory.h"
 #include "testing/gguf_bytes.h"
 
 namespace cellar {
 namespace {
+
+using testing::far_memory;
 
 // Four layers of one group, 128 tokens.
 std::unique_ptr<Model> open_tiny_llama() {
@@ -28,15 +32,37 @@ protected:
     static constexpr uint32_t kMaxUbatch = 32;
 
     void SetUp() override {
-        MemoryConfig config;
-        config.layers = model_->info().layers;
-        config.n_cells = kCells;
-        auto memory = Memory::create(config, nullptr);
-        ASSERT_TRUE(memory) << memory.error().message;
-        memory_ = std::move(*memory);
+        make_memory(nullptr);
         auto stepper = create({});
         ASSERT_TRUE(stepper) << stepper.error().message;
         stepper_ = std::move(*stepper);
+    }
+
+    void make_memory(ggml_backend_buffer_type* buffer_type) {
+        MemoryConfig config;
+        config.layers = model_->info().layers;
+        config.n_cells = kCells;
+        auto memory = Memory::create(config, buffer_type);
+        ASSERT_TRUE(memory) << memory.error().message;
+        stepper_.reset();
+        memory_ = std::move(*memory);
+    }
+
+    // Logits of a batch in a fresh memory of that type.
+    std::vector<float> logits_in(ggml_backend_buffer_type* buffer_type, const Batch& batch) {
+        make_memory(buffer_type);
+        auto stepper = create({});
+        if (!stepper) {
+            ADD_FAILURE() << stepper.error().message;
+            return {};
+        }
+        const Plan plan = prepare(batch);
+        auto logits = (*stepper)->compute(batch, plan, 0);
+        if (!logits) {
+            ADD_FAILURE() << logits.error().message;
+            return {};
+        }
+        return {logits->values.begin(), logits->values.end()};
     }
 
     Result<std::unique_ptr<Stepper>> create(StepperOptions options) {
@@ -180,6 +206,34 @@ TEST_F(StepperTest, ThreadsDoNotChangeWhatIsComputed) {
     for (size_t i = 0; i < expected.size(); i++) {
         ASSERT_NEAR(two->values[i], expected[i], 1e-4f) << i;
     }
+}
+
+TEST_F(StepperTest, WhatTheKernelCannotReadTakesTheGraphPath) {
+    if (!far_memory()) GTEST_SKIP() << "this ggml lets no test make a buffer type";
+    const Batch batch = tokens(30, 0, true);
+    const std::vector<float> expected = logits_in(nullptr, batch);
+    const std::vector<float> far = logits_in(far_memory(), batch);
+    ASSERT_EQ(far.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); i++) {
+        ASSERT_NEAR(far[i], expected[i], 1e-4f) << i;
+    }
+    EXPECT_EQ(beyond_kernel(*memory_, 0), 0U);
+    EXPECT_TRUE(create({.attention = AttentionChoice::kGraph}));
+    const auto kernel = create({.attention = AttentionChoice::kKernel});
+    ASSERT_FALSE(kernel);
+    EXPECT_EQ(kernel.error().code, Code::kUnsupported);
+    EXPECT_NE(kernel.error().message.find("layer 0 are in FAR"), std::string::npos)
+        << kernel.error().message;
+}
+
+TEST_F(StepperTest, MemoryOfAnotherDeviceIsRefusedBeforeAnythingReadsIt) {
+    if (!far_memory()) GTEST_SKIP() << "this ggml lets no test make a buffer type";
+    make_memory(far_memory(false));
+    const auto made = create({});
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().code, Code::kUnsupported);
+    EXPECT_NE(made.error().message.find("pool_k_0, in LOST"), std::string::npos)
+        << made.error().message;
 }
 
 }  // namespace
