@@ -15,7 +15,7 @@ endif()
 target_include_directories(cellar_testing ${testing_scope} "${PROJECT_SOURCE_DIR}/tests")
 if(TARGET ggml-base AND testing_sources)
     # ggml's inner headers, for buffer types that tests make up.
-    target_include_directories(cellar_testing PRIVATE $<TARGET_PROPERTY:ggml-base,SOURCE_DIR>)
+    target_include_directories(cellar_testing SYSTEM PRIVATE $<TARGET_PROPERTY:ggml-base,SOURCE_DIR>)
 endif()
 target_compile_definitions(cellar_testing ${testing_scope}
     CELLAR_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data"
