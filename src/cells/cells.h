@@ -259,6 +259,7 @@ private:
     uint64_t counted_cells(SeqId seq, uint32_t group) const;
     void open_ubatch(Plan& plan, size_t i);
     Result<void> check_shift(SeqId seq, Range range, int64_t delta) const;
+    Result<void> check_components(SeqId seq, Range range, int64_t delta) const;
     Result<void> check_scalar(SeqId seq, Range range) const;
     Result<void> make_room(std::span<const uint64_t> needed);
     void grow_until_free(uint32_t group, uint64_t n_pages);

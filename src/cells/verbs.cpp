@@ -279,10 +279,36 @@ Result<void> Cells::check_shift(SeqId seq, Range range, int64_t delta) const {
                 fmt::format("position {} of sequence {} moved by {} passes the greatest, {}",
                             greatest, value(seq), delta, kMaxPos - 1));
     }
+    if (auto ok = check_components(seq, range, delta); !ok) return ok;
     for (uint32_t g = 0; g < n_groups(); g++) {
         if (!kinds_[g].slides() || !lets_go(g)) continue;
         const auto shift = static_cast<Pos>(delta);
         if (auto ok = check_shifted_window(seq, g, range, shift); !ok) return ok;
+    }
+    return {};
+}
+
+// Whether rows and columns of images, which move as their time does, stay positions too.
+Result<void> Cells::check_components(SeqId seq, Range range, int64_t delta) const {
+    if (n_pos_ == 1 || delta <= 0) return {};
+    const std::vector<Track>& tracks = find(seq)->tracks;
+    for (uint32_t g = 0; g < n_groups(); g++) {
+        const PagePool& pool = pools_[g];
+        for (const Span& s : tracks[g].spans()) {
+            for (uint32_t i = 0; i < s.count && !pool.counts_up(s.page); i++) {
+                if (!range.contains(pos(g, s, i))) continue;
+                for (uint32_t c = 1; c < n_pos_; c++) {
+                    const int64_t moved =
+                        int64_t{pool.component(s.page, s.first + i, c)} + s.delta + delta;
+                    if (moved >= kMaxPos)
+                        return fail(
+                            Code::kBadRange,
+                            fmt::format("component {} of position {} of sequence {} moved by {} "
+                                        "passes the greatest, {}",
+                                        c, pos(g, s, i), value(seq), delta, kMaxPos - 1));
+                }
+            }
+        }
     }
     return {};
 }

@@ -26,9 +26,10 @@ struct Options : WriterOptions {
     std::optional<std::string> save, load;  // state files
     bool compress = false;
     bool convert = false;
+    bool replace = false;
 
-    // A loaded text is gone on with as it is, unless something is to follow it.
-    bool asks() const { return prompt || prompt_file || !load; }
+    // A loaded text is gone on with as it is, unless something is to follow or replace it.
+    bool asks() const { return prompt || prompt_file || replace || !load; }
 };
 
 Result<std::string> read_prompt(const Options& options) {
@@ -93,6 +94,9 @@ Result<std::vector<Token>> begin_text(const Options& options, const std::string&
             return loaded;
         }
         held = *std::move(loaded);
+    }
+    if (options.replace) {
+        held.clear();  // the session holds it still, and computes what differs
     }
     return options.asks() ? encode_prompt(prompt, options, *writer.loaded, std::move(held)) : held;
 }
@@ -188,6 +192,11 @@ Command add_generate(CLI::App& app) {
     command
         ->add_flag("--convert", options->convert,
                    "with --load: accept other types of keys and values, and convert them")
+        ->needs(load);
+    command
+        ->add_flag("--replace", options->replace,
+                   "with --load: the prompt does not follow the loaded text but stands in its "
+                   "place; what both begin with (see also --reuse-chunks) is not computed again")
         ->needs(load);
     command->footer(
         "Example:\n"

@@ -64,6 +64,26 @@ class StateTest(CellarTest):
         self.assertEqual(len(more["tokens"]), 100)
         self.assertEqual(more["timings"]["prompt_n"], 1)
 
+    def test_an_edited_text_computes_what_was_edited(self):
+        path = str(self.folder / "edited.state")
+        parts = ["".join(chr(97 + (i * k) % 26) for i in range(50)) for k in (3, 5, 7, 11)]
+        self.generate("--raw", "-p", "".join(parts), "-n", 0, "--save", path)
+
+        def edited(*texts, reuse=None):
+            more = ["--reuse-chunks", reuse] if reuse else []
+            answer = self.generate("--load", path, "--replace", "--raw", "-p", "".join(texts),
+                                   "-n", 4, *more)
+            self.assertEqual(answer["prompt_tokens"], sum(map(len, texts)))
+            return answer["cached_tokens"]
+
+        a, b, c, d = parts
+        self.assertEqual(edited(a, b, "!?", c), 100)  # what both begin with
+        self.assertEqual(edited(a, c, d, reuse=32), 149)  # b left; the last token is computed
+        self.assertEqual(edited(a, b, "!?", c, d, reuse=32), 199)
+        self.assertEqual(edited(a, "!?", c, "!?", d, "!?", reuse=32), 150)
+        self.assertEqual(edited(a, "!?", c, reuse=51), 50)  # no run is so long
+        self.fail_with(2, "--load", "generate", "-m", self.chatty, "-p", "x", "--replace")
+
     def test_compressed_states_are_the_same_ones(self):
         plain, _ = self.saved("plain.state")
         small, _ = self.saved("small.state", "--compress")
