@@ -18,6 +18,8 @@ bool Ranges::intersects(Range range) const {
 
 void Ranges::add(Range range) {
     if (range.empty()) return;
+    // Nearly always behind all others; a file may bring many, one after the other.
+    if (list_.empty() || list_.back().end < range.begin) return list_.push_back(range);
     std::vector<Range> list;
     for (const Range r : list_) {
         if (r.end < range.begin || range.end < r.begin) {
