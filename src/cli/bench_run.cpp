@@ -22,6 +22,12 @@ constexpr uint32_t kWarmUpTokens = 16;
 
 }  // namespace
 
+double median(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
 Result<uint32_t> BenchWork::cells_needed(uint32_t page_size) const {
     const auto in_pages = [page_size](uint64_t n) {
         return (n + page_size - 1) / page_size * page_size;

@@ -9,6 +9,9 @@
 
 namespace cellar::cli {
 
+// The middle one of `values`, the greater of two; not empty.
+double median(std::vector<double> values);
+
 // What is measured.
 struct BenchWork {
     uint32_t prompt = 512;  // tokens of each prompt

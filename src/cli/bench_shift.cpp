@@ -49,12 +49,6 @@ private:
     Batch batch_;
 };
 
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
-
 }  // namespace
 
 BenchWork shift_work(const BenchWork& work) {

@@ -23,12 +23,6 @@ namespace {
 constexpr int kRounds = 7;
 constexpr SeqId kSaved{0}, kLoaded{1};
 
-double median(std::vector<double> values) {
-    const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
-}
-
 // The files of one run, removed at its end.
 struct Files {
     explicit Files(const std::string& folder)

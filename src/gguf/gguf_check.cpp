@@ -29,29 +29,6 @@ constexpr uint64_t kMaxEntries = 16384;
 constexpr uint64_t kMaxElements = uint64_t{1} << 24;    // the largest vocabularies have 2^18 tokens
 constexpr uint64_t kMaxMetadata = uint64_t{256} << 20;  // the largest vocabularies take 20 MiB
 
-// Bytes of one scalar of a GGUF type, 0 for strings, arrays and numbers that are no type.
-constexpr uint64_t scalar_bytes(uint32_t type) {
-    switch (type) {
-        case GGUF_TYPE_UINT8:
-        case GGUF_TYPE_INT8:
-        case GGUF_TYPE_BOOL:
-            return 1;
-        case GGUF_TYPE_UINT16:
-        case GGUF_TYPE_INT16:
-            return 2;
-        case GGUF_TYPE_UINT32:
-        case GGUF_TYPE_INT32:
-        case GGUF_TYPE_FLOAT32:
-            return 4;
-        case GGUF_TYPE_UINT64:
-        case GGUF_TYPE_INT64:
-        case GGUF_TYPE_FLOAT64:
-            return 8;
-        default:
-            return 0;
-    }
-}
-
 // `a` rounded up to a power of two. Both lie far below 2^63 here.
 constexpr uint64_t round_up(uint64_t a, uint64_t power) {
     return (a + power - 1) & ~(power - 1);
@@ -286,6 +263,28 @@ private:
 };
 
 }  // namespace
+
+uint64_t scalar_bytes(uint32_t type) {
+    switch (type) {
+        case GGUF_TYPE_UINT8:
+        case GGUF_TYPE_INT8:
+        case GGUF_TYPE_BOOL:
+            return 1;
+        case GGUF_TYPE_UINT16:
+        case GGUF_TYPE_INT16:
+            return 2;
+        case GGUF_TYPE_UINT32:
+        case GGUF_TYPE_INT32:
+        case GGUF_TYPE_FLOAT32:
+            return 4;
+        case GGUF_TYPE_UINT64:
+        case GGUF_TYPE_INT64:
+        case GGUF_TYPE_FLOAT64:
+            return 8;
+        default:
+            return 0;
+    }
+}
 
 Result<void> check_gguf(std::span<const std::byte> file) {
     return Walker(file).run();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "base/error.h"
@@ -21,5 +22,8 @@ namespace cellar {
 //
 // O(metadata) time; O(keys + tensors) memory. Errors: kBadFile, a sentence without the file's name.
 Result<void> check_gguf(std::span<const std::byte> file);
+
+// Bytes of one scalar of a GGUF type, 0 for strings, arrays and numbers that are no type.
+uint64_t scalar_bytes(uint32_t type);
 
 }  // namespace cellar

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gguf/gguf_check.h"
 #include "gguf/gguf_file.h"
 #include "gguf/printable.h"
 
@@ -75,24 +76,6 @@ struct Elements {
                 return fmt::to_string(at<double>(i));
         }
     }
-
-    size_t bytes_of_one() const {
-        switch (type) {
-            case GGUF_TYPE_UINT8:
-            case GGUF_TYPE_INT8:
-            case GGUF_TYPE_BOOL:
-                return 1;
-            case GGUF_TYPE_UINT16:
-            case GGUF_TYPE_INT16:
-                return 2;
-            case GGUF_TYPE_UINT32:
-            case GGUF_TYPE_INT32:
-            case GGUF_TYPE_FLOAT32:
-                return 4;
-            default:
-                return 8;
-        }
-    }
 };
 
 void append_number(std::string& out, uint64_t number) {
@@ -132,7 +115,7 @@ std::string GgufFile::encoded(std::string_view key) const {
     append_number(out, elements.count);
     if (elements.type != GGUF_TYPE_STRING) {
         if (elements.count > 0)
-            out.append(elements.data(), elements.count * elements.bytes_of_one());
+            out.append(elements.data(), elements.count * scalar_bytes(elements.type));
         return out;
     }
     for (size_t i = 0; i < elements.count; i++) {

@@ -213,7 +213,8 @@ class ReplayStateTest(CellarTest):
                         "logits": "last", "top": 3}
                 decode = {"op": "decode", "items": [{"seq": 4, "tokens": tokens}]}
                 before = self.replay(self.NEW, decode, {"op": "hash", "seq": 4},
-                                     {"op": "save", "seq": 4, "file": path}, more, model=model)
+                                     {"op": "save", "seq": 4, "file": path, "compress": True},
+                                     more, model=model)
                 after = self.replay({**self.NEW, "page": 8}, {"op": "load", "seq": 4, "file": path},
                                     {"op": "hash", "seq": 4}, more, model=model)
                 self.assertTrue(all(a["ok"] for a in before + after), before + after)

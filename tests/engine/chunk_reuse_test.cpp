@@ -31,13 +31,7 @@ constexpr uint32_t kPage = 8;
 
 // No run of eight occurs in two of them, or twice in one, up to 100 tokens.
 Tokens text_of(size_t n, uint32_t seed) {
-    Tokens tokens;
-    uint32_t state = seed * 7919 + 17;
-    for (size_t i = 0; i < n; i++) {
-        state = state * 1664525 + 1013904223;
-        tokens.push_back(static_cast<Token>((state >> 16) % 128));
-    }
-    return tokens;
+    return testing::random_text(n, seed * 7919 + 17);
 }
 
 Tokens operator+(Tokens a, const Tokens& b) {

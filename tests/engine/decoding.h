@@ -76,6 +76,16 @@ inline float max_difference(std::span<const float> a, std::span<const float> b) 
     return most;
 }
 
+// Tokens of the tiny models that differ by `seed`.
+inline std::vector<Token> random_text(size_t n, uint32_t seed) {
+    std::vector<Token> tokens(n);
+    for (Token& token : tokens) {
+        seed = seed * 1664525 + 1013904223;
+        token = static_cast<Token>(seed >> 16) % 128;
+    }
+    return tokens;
+}
+
 // A decoder with verbs for tests: failures end the test, logits come back by item.
 class Decoding {
 public:

@@ -23,6 +23,7 @@ using testing::Decoding;
 using testing::max_difference;
 using testing::open_model;
 using testing::poison;
+using testing::random_text;
 using testing::Row;
 using testing::Way;
 
@@ -47,15 +48,6 @@ protected:
         return {*model_, options};
     }
 
-    static std::vector<Token> text(size_t n, uint32_t seed) {
-        std::vector<Token> tokens(n);
-        for (Token& token : tokens) {
-            seed = seed * 1664525 + 1013904223;
-            token = static_cast<Token>(seed >> 16) % 128;
-        }
-        return tokens;
-    }
-
     static std::vector<std::byte> save(Decoding& decoding, const std::vector<SequenceToSave>& seqs,
                                        bool compress) {
         auto saving =
@@ -71,7 +63,7 @@ protected:
 
 TEST_P(SavedLogitsTest, LoadedSequencesGoOnAsTheirOriginals) {
     const auto [name, type, way, way_after] = GetParam();
-    const std::vector<Token> prompt = text(90, 1), tail = text(7, 2);
+    const std::vector<Token> prompt = random_text(90, 1), tail = random_text(7, 2);
     const SeqId first{0}, second{1};
     Decoding original = decoding(way, 16);
     original.append(first, prompt);
@@ -80,7 +72,7 @@ TEST_P(SavedLogitsTest, LoadedSequencesGoOnAsTheirOriginals) {
     const auto bytes = save(original, {{first, prompt}, {second, {}}}, way == way_after);
 
     Decoding loaded = decoding(way_after, 8);
-    loaded.append(SeqId{9}, text(13, 3));  // its pages lie in the way
+    loaded.append(SeqId{9}, random_text(13, 3));  // its pages lie in the way
     poison(loaded.memory());
     MemorySource source(bytes);
     const auto done = load_state(loaded.memory(), Identity{}, source,
@@ -90,7 +82,7 @@ TEST_P(SavedLogitsTest, LoadedSequencesGoOnAsTheirOriginals) {
 
     const float tolerance = way == way_after ? kTolerance : 5e-3f;
     for (const auto& [here, there] : {std::pair(first, SeqId{5}), {second, SeqId{3}}}) {
-        for (const auto& more : {text(5, 4), text(40, 5)}) {
+        for (const auto& more : {random_text(5, 4), random_text(40, 5)}) {
             poison(original.memory());
             poison(loaded.memory());
             const Row expected = original.append(here, more);
@@ -104,7 +96,7 @@ class FreshLogitsTest : public SavedLogitsTest {};
 
 TEST_P(FreshLogitsTest, DecodingSavedTokensAnewGivesTheSame) {
     const auto [name, type, way, way_after] = GetParam();
-    const std::vector<Token> prompt = text(70, 6), tail = text(9, 7);
+    const std::vector<Token> prompt = random_text(70, 6), tail = random_text(9, 7);
     Decoding original = decoding(way, 32);
     original.append(SeqId{0}, prompt);
     const auto bytes = save(original, {{SeqId{0}, prompt}}, true);

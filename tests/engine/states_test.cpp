@@ -19,6 +19,7 @@ using testing::Decoding;
 using testing::max_difference;
 using testing::open_model;
 using testing::poison;
+using testing::random_text;
 using testing::Row;
 
 // Pieces of other sizes round otherwise.
@@ -37,15 +38,6 @@ protected:
         options.n_rollback = n_rollback;
         options.max_checkpoints = max_checkpoints;
         return {*model_, options};
-    }
-
-    static std::vector<Token> text(size_t n, uint32_t seed) {
-        std::vector<Token> tokens(n);
-        for (Token& token : tokens) {
-            seed = seed * 1664525 + 1013904223;
-            token = static_cast<Token>(seed >> 16) % 128;
-        }
-        return tokens;
     }
 
     static Row append(Decoding& decoding, SeqId seq, const std::vector<Token>& tokens) {
@@ -88,7 +80,7 @@ TEST_P(StatesTest, SequencesOfUnequalLengthsInOneBatchAreEachAsAlone) {
     for (int round = 0; round < 2; round++) {
         Batch batch;
         for (size_t s = 0; s < lengths.size(); s++) {
-            const auto tokens = text(2 * lengths[s], 7 + static_cast<uint32_t>(s));
+            const auto tokens = random_text(2 * lengths[s], 7 + static_cast<uint32_t>(s));
             for (size_t i = 0; i < lengths[s]; i++) {
                 const size_t at = static_cast<size_t>(round) * lengths[s] + i;
                 batch.add(tokens[at], SeqId{static_cast<int>(s)}, kNextPos, i + 1 == lengths[s]);
@@ -99,7 +91,7 @@ TEST_P(StatesTest, SequencesOfUnequalLengthsInOneBatchAreEachAsAlone) {
         ASSERT_EQ(rows.size(), lengths.size());
         auto row = rows.begin();
         for (size_t s = 0; s < lengths.size(); s++, ++row) {
-            auto tokens = text(2 * lengths[s], 7 + static_cast<uint32_t>(s));
+            auto tokens = random_text(2 * lengths[s], 7 + static_cast<uint32_t>(s));
             tokens.resize(static_cast<size_t>(round + 1) * lengths[s]);
             expect_fresh(row->second, tokens);
         }
@@ -109,7 +101,7 @@ TEST_P(StatesTest, SequencesOfUnequalLengthsInOneBatchAreEachAsAlone) {
 TEST_P(StatesTest, ForksShareAStateUntilTheyDecode) {
     constexpr int kForks = 64;
     Decoding decoding = this->decoding();
-    const auto prompt = text(20, 1);
+    const auto prompt = random_text(20, 1);
     append(decoding, SeqId{0}, prompt);
     for (int seq = 1; seq < kForks; seq++)
         ASSERT_TRUE(decoding.memory().seq_cp(SeqId{0}, SeqId{seq}, -1, -1));
@@ -126,7 +118,7 @@ TEST_P(StatesTest, ForksShareAStateUntilTheyDecode) {
 
 TEST_P(StatesTest, ACancelledStepLeavesTheOldState) {
     Decoding decoding = this->decoding();
-    const auto prompt = text(20, 2);
+    const auto prompt = random_text(20, 2);
     append(decoding, SeqId{0}, prompt);
     {
         Batch batch;
@@ -142,7 +134,7 @@ TEST_P(StatesTest, ACancelledStepLeavesTheOldState) {
 }
 
 TEST_P(StatesTest, DraftsAreTakenBackToAnyOfTheirTokens) {
-    const auto prompt = text(20, 3), draft = text(4, 4);
+    const auto prompt = random_text(20, 3), draft = random_text(4, 4);
     for (int taken = 1; taken <= 4; taken++) {
         Decoding decoding = this->decoding(4);
         for (const SeqId seq : {SeqId{0}, SeqId{1}})
@@ -163,10 +155,10 @@ TEST_P(StatesTest, DraftsAreTakenBackToAnyOfTheirTokens) {
 
 TEST_P(StatesTest, ASequenceGoesBackToItsCheckpoint) {
     Decoding decoding = this->decoding(0, 2);
-    const auto prompt = text(20, 5);
+    const auto prompt = random_text(20, 5);
     append(decoding, SeqId{0}, prompt);
     ASSERT_TRUE(decoding.memory().checkpoint(SeqId{0}));
-    append(decoding, SeqId{0}, text(10, 6));
+    append(decoding, SeqId{0}, random_text(10, 6));
     EXPECT_FALSE(decoding.memory().seq_rm(SeqId{0}, 25, -1));
     ASSERT_TRUE(decoding.memory().seq_rm(SeqId{0}, 20, -1));
     expect_fresh(append(decoding, SeqId{0}, {9}), joined(prompt, {9}));
