@@ -8,10 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "state/bytes.h"
-#include "state/chunk_layout.h"
-#include "state/chunks.h"
 #include "state/head.h"
+#include "testing/chunk_sealer.h"
 
 namespace cellar::testing {
 
@@ -28,12 +26,10 @@ enum class SealedRows {
 class StateSealer {
 public:
     StateSealer(std::span<const std::byte> pool, SealedRows rows, size_t budget)
-        : pool_(pool), rows_(rows), budget_(budget) {
-        out_.put(Preamble{});
-    }
+        : pool_(pool), rows_(rows), budget_(budget) {}
 
     std::vector<std::byte> seal(std::span<const std::byte> head) {
-        put_chunk({ChunkHeader::kHead}, {head.begin(), head.end()});
+        out_.put_chunk({ChunkHeader::kHead}, head);
         if (const auto decoded = decode_head(head)) {
             const auto done = for_each_piece(*decoded, [&](const StatePiece& piece) {
                 return put_rows(piece, piece.count * decoded->row_bytes(piece.layer, piece.side));
@@ -63,7 +59,7 @@ private:
         header.codec = payload.size() < size ? ChunkHeader::kZstd : ChunkHeader::kStored;
         index_.push_back({out_.bytes().size(), payload.size(), piece.layer, header.side,
                           piece.first, piece.count});
-        put_chunk(header, payload);
+        out_.put_chunk(header, payload);
         return {};
     }
 
@@ -72,25 +68,15 @@ private:
         const auto entries = std::as_bytes(std::span(index_));
         ChunkHeader header{ChunkHeader::kIndex};
         header.count = static_cast<uint32_t>(index_.size());
-        put_chunk(header, {entries.begin(), entries.end()});
+        out_.put_chunk(header, entries);
         out_.put(Trailer{begin, out_.bytes().size() + sizeof(Trailer)});
-    }
-
-    void put_chunk(ChunkHeader header, const std::vector<std::byte>& payload) {
-        header.stored = payload.size();
-        const auto sum = checksum_of(header, payload, seed_);
-        seed_ = sum[0];
-        out_.put(header);
-        out_.put(sum);
-        out_.put_all(std::span<const std::byte>(payload));
     }
 
     const std::span<const std::byte> pool_;
     const SealedRows rows_;
     size_t budget_;
     size_t at_ = 0;
-    uint64_t seed_ = 0;
-    ByteWriter out_;
+    ChunkSealer out_;
     std::vector<IndexEntry> index_;
 };
 

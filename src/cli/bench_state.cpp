@@ -72,7 +72,7 @@ public:
             }
             answer.back() += load.back();
         }
-        times.bytes = std::filesystem::file_size(files_.state);
+        times.bytes = bytes_;
         times.save_s = median(std::move(save));
         times.copy_s = median(std::move(copy));
         times.load_s = median(std::move(load));
@@ -117,6 +117,7 @@ private:
         if (!sink) {
             return pass(std::move(sink));
         }
+        bytes_ = saving->size();
         return saving->write(**sink);
     }
 
@@ -148,6 +149,7 @@ private:
     const std::vector<Token> tokens_;
     const Identity& identity_;
     const Files files_;
+    uint64_t bytes_ = 0;  // of the state
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "cli/command.h"
@@ -62,7 +63,9 @@ public:
 
     // Takes up the conversation that its file holds, if there is one.
     Result<void> resume() {
-        if (!options_.session || !std::filesystem::exists(*options_.session)) {
+        std::error_code unknown;
+        if (!options_.session ||
+            (!std::filesystem::exists(*options_.session, unknown) && !unknown)) {
             return {};
         }
         auto tokens = load_session(writer_, session_, *options_.session, false);

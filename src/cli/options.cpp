@@ -82,6 +82,14 @@ void add_choice(CLI::App& app, const std::string& name, const std::string& help,
 
 }  // namespace
 
+const std::vector<std::pair<std::string, AttentionChoice>>& attention_choices() {
+    static const std::vector<std::pair<std::string, AttentionChoice>> kChoices = {
+        {"auto", AttentionChoice::kAuto},
+        {"kernel", AttentionChoice::kKernel},
+        {"graph", AttentionChoice::kGraph}};
+    return kChoices;
+}
+
 CLI::Option* add_whole(CLI::App& app, const std::string& name, int64_t low, int64_t high,
                        const std::string& help, std::function<void(int64_t)> set) {
     return add_number<int64_t>(app, name, low, high, "a whole number", help, std::move(set));
@@ -128,10 +136,7 @@ void add_compute_options(CLI::App& app, ComputeOptions& options) {
     add_kv_type(app, "--type-v", "how values are stored", options.type_v);
     add_choice<AttentionChoice>(app, "--attention",
                                 "our kernel over pages (auto), or ggml's operations over copies",
-                                {{"auto", AttentionChoice::kAuto},
-                                 {"kernel", AttentionChoice::kKernel},
-                                 {"graph", AttentionChoice::kGraph}},
-                                options.attention);
+                                attention_choices(), options.attention);
     add_choice<Flash>(app, "--flash", "with --attention graph: ggml's flash attention (auto: on)",
                       {{"auto", Flash::kAuto}, {"on", Flash::kOn}, {"off", Flash::kOff}},
                       options.flash);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/decoder.h"
 #include "engine/sampler.h"
@@ -17,6 +19,9 @@ CLI::Option* add_whole(CLI::App& app, const std::string& name, int64_t low, int6
                        const std::string& help, std::function<void(int64_t)> set);
 CLI::Option* add_real(CLI::App& app, const std::string& name, double low, double high,
                       const std::string& help, std::function<void(double)> set);
+
+// The words for ways of attention.
+const std::vector<std::pair<std::string, AttentionChoice>>& attention_choices();
 
 // How a memory is made and computed with: -t, --ubatch, --page, --type-k, --type-v, --attention,
 // --flash.

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "cli/options.h"
 #include "cli/replayer.h"
 #include "memory/kv_type.h"
 
@@ -43,9 +44,7 @@ Result<void> set_attention(const JsonFields& fields, AttentionChoice& setting) {
     if (!text) {
         return pass(std::move(text));
     }
-    for (const auto& [word, choice] : {std::pair{"auto", AttentionChoice::kAuto},
-                                       {"kernel", AttentionChoice::kKernel},
-                                       {"graph", AttentionChoice::kGraph}}) {
+    for (const auto& [word, choice] : attention_choices()) {
         if (*text == word) {
             setting = choice;
             return {};

@@ -29,8 +29,8 @@ Result<SeqId> read_sequence(const JsonFields& fields, std::string_view key, int6
 class Replayer {
 public:
     // `model` must outlive it. `defaults` hold where `new` says nothing, and for the memory that is
-    // made when a script begins without `new`.
-    // `identify` says what states saved from a memory of the model depend on.
+    // made when a script begins without `new`. `identify` says what states saved from a memory of
+    // the model depend on.
     Replayer(const Model& model, const DecoderOptions& defaults,
              std::function<Identity(const Memory&)> identify)
         : model_(model), defaults_(defaults), identify_(std::move(identify)) {}

@@ -34,8 +34,7 @@ Result<Reply> write_reply(Engine& engine, Request request, const Tokenizer& toke
                           const OnText& on_text);
 
 // The reply as JSON, the form that `generate` and `chat` share: prompt_tokens, cached_tokens (of
-// these, that a session or a state held), tokens, text,
-// stop_reason, timings.
+// these, that a session or a state held), tokens, text, stop_reason, timings.
 nlohmann::ordered_json to_json(const Reply& reply);
 
 // "5 tokens in 12 ms (417/s), …", for people.

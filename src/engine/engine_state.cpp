@@ -95,10 +95,11 @@ Result<std::vector<Token>> Engine::load_beside(const Session& session, SeqId bes
                                                  held, options_.n_ctx));
     }
     if (held == 0 || held > text.size() || !holds_from_zero(memory.cells(), beside, held)) {
-        return fail(Code::kUnsupported,
-                    fmt::format("the state is no text from its first token on: it has {} tokens, "
-                                "and positions from {} to {}",
-                                text.size(), memory.seq_pos_min(beside), held));
+        return fail(
+            Code::kUnsupported,
+            fmt::format("the state is no text from its first token on: it has {} tokens, "
+                        "and positions from {} to {}",
+                        text.size(), memory.seq_pos_min(beside), memory.seq_pos_max(beside)));
     }
     if (Result<void> known = check_tokens(text); !known) {
         return pass(std::move(known));

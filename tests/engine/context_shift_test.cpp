@@ -20,6 +20,7 @@ namespace {
 using testing::Decoding;
 using testing::ListLlama;
 using testing::open_model;
+using testing::prompt_of;
 using testing::tiny_llama;
 
 using Tokens = std::vector<Token>;
@@ -30,14 +31,6 @@ constexpr uint32_t kPage = 8;
 const Model& tiny_gemma3() {
     static const auto kModel = open_model(CELLAR_TEST_DATA "/models/tiny-gemma3.gguf");
     return *kModel;
-}
-
-Tokens prompt_of(size_t n, int seed = 1) {
-    Tokens tokens;
-    for (size_t i = 0; i < n; i++) {
-        tokens.push_back(static_cast<Token>((i * 37 + static_cast<size_t>(seed) * 61) % 128));
-    }
-    return tokens;
 }
 
 struct Text {

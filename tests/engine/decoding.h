@@ -86,6 +86,20 @@ inline std::vector<Token> random_text(size_t n, uint32_t seed) {
     return tokens;
 }
 
+// A prompt of theirs, whose tokens are not at random.
+inline std::vector<Token> prompt_of(size_t n, int seed = 1) {
+    std::vector<Token> tokens;
+    for (size_t i = 0; i < n; i++) {
+        tokens.push_back(static_cast<Token>((i * 37 + static_cast<size_t>(seed) * 61) % 128));
+    }
+    return tokens;
+}
+
+inline std::vector<Token> joined(std::vector<Token> a, const std::vector<Token>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+}
+
 // A decoder with verbs for tests: failures end the test, logits come back by item.
 class Decoding {
 public:

@@ -18,25 +18,14 @@ namespace cellar {
 namespace {
 
 using testing::Decoding;
+using testing::joined;
 using testing::open_model;
+using testing::prompt_of;
 
 using Tokens = std::vector<Token>;
 using Bytes = std::vector<std::byte>;
 
 constexpr uint32_t kVocab = 128;
-
-Tokens prompt_of(size_t n, int seed = 1) {
-    Tokens tokens;
-    for (size_t i = 0; i < n; i++) {
-        tokens.push_back(static_cast<Token>((i * 37 + static_cast<size_t>(seed) * 61) % kVocab));
-    }
-    return tokens;
-}
-
-Tokens joined(Tokens a, const Tokens& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
 
 struct Text {
     Tokens tokens;

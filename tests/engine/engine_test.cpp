@@ -14,20 +14,12 @@ namespace cellar {
 namespace {
 
 using testing::Decoding;
+using testing::prompt_of;
 using testing::tiny_llama;
 
 using Tokens = std::vector<Token>;
 
 constexpr uint32_t kVocab = 128;
-
-// A prompt that differs by `seed`.
-Tokens prompt_of(size_t n, int seed = 1) {
-    Tokens tokens;
-    for (size_t i = 0; i < n; i++) {
-        tokens.push_back(static_cast<Token>((i * 37 + static_cast<size_t>(seed) * 61) % kVocab));
-    }
-    return tokens;
-}
 
 // What a request came to.
 struct Text {

@@ -16,6 +16,7 @@ namespace cellar {
 namespace {
 
 using testing::Decoding;
+using testing::joined;
 using testing::max_difference;
 using testing::open_model;
 using testing::poison;
@@ -68,11 +69,6 @@ protected:
 
     const std::unique_ptr<Model> model_;
 };
-
-std::vector<Token> joined(std::vector<Token> a, const std::vector<Token>& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
 
 TEST_P(StatesTest, SequencesOfUnequalLengthsInOneBatchAreEachAsAlone) {
     Decoding decoding = this->decoding();

@@ -6,34 +6,17 @@
 #include <chrono>
 
 #include "state/allocations.h"
-#include "state/bytes.h"
-#include "state/chunk_layout.h"
 #include "state/inspection.h"
 #include "state/state_rig.h"
+#include "testing/chunk_sealer.h"
 
 namespace cellar::testing {
 namespace {
 
 // A state that ends behind its head, or behind one chunk of rows.
-class Forged {
+class Forged : public ChunkSealer {
 public:
-    explicit Forged(const StateHead& head) {
-        out_.put(Preamble{});
-        put({ChunkHeader::kHead}, encode_head(head));
-    }
-    void put(ChunkHeader header, const std::vector<std::byte>& payload) {
-        header.stored = payload.size();
-        const auto sum = checksum_of(header, payload, seed_);
-        seed_ = sum[0];
-        out_.put(header);
-        out_.put(sum);
-        out_.put_all(std::span<const std::byte>(payload));
-    }
-    std::span<const std::byte> bytes() const { return out_.bytes(); }
-
-private:
-    ByteWriter out_;
-    uint64_t seed_ = 0;
+    explicit Forged(const StateHead& head) { put_chunk({ChunkHeader::kHead}, encode_head(head)); }
 };
 
 StateHead head_of(StateRig& rig) {
@@ -71,7 +54,7 @@ TEST(HostileStateTest, RowsThatUnpackToGigabytes) {
     const std::vector<std::byte> zeros(1000);
     std::vector<std::byte> packed(ZSTD_compressBound(zeros.size()));
     packed.resize(ZSTD_compress(packed.data(), packed.size(), zeros.data(), zeros.size(), 1));
-    state.put({ChunkHeader::kRows, ChunkHeader::kZstd, 0, 0, 0, 1}, packed);
+    state.put_chunk({ChunkHeader::kRows, ChunkHeader::kZstd, 0, 0, 0, 1}, packed);
     forget_allocations();
     const auto found = inspect(state.bytes());
     EXPECT_LE(greatest_allocation(), 2 * state.bytes().size() + (size_t{1} << 20));
