@@ -86,13 +86,13 @@ public:
         config.n_cells = c.shared ? (c.depth + 31) / 32 * 32 + n * 32 : n * each;
         config.n_cells = (config.n_cells + 255) / 256 * 256;
         config.layers.assign(kLayersAtOnce, kLayer);
-        auto probe = Memory::create(config, nullptr);
+        auto probe = Memory::create(config);
         must(probe.has_value());
         const size_t needed = 4 * last_level_cache();
         while ((*probe)->bytes() / kLayersAtOnce * config.layers.size() < needed)
             config.layers.resize(config.layers.size() + kLayersAtOnce, kLayer);
         probe->reset();
-        auto made = Memory::create(config, nullptr);
+        auto made = Memory::create(config);
         must(made.has_value());
         memory_ = std::move(*made);
         backend_.reset(ggml_backend_cpu_init());

@@ -80,7 +80,7 @@ std::unique_ptr<Memory> make_memory(bool places) {
     config.n_rollback = 2;
     config.max_checkpoints = 3;
     config.checkpoint_bytes = 4096;
-    return *Memory::create(config, nullptr);
+    return *Memory::create(config);
 }
 
 // Whether there was room. Rows stay as they are.

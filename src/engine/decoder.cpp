@@ -24,7 +24,7 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const Model& model,
     config.max_checkpoints = options.max_checkpoints;
     config.n_states = options.n_states;
     config.max_ubatch = options.max_ubatch;
-    auto memory = Memory::create(config, nullptr);
+    auto memory = Memory::create(config);
     if (!memory) {
         return pass(std::move(memory));
     }

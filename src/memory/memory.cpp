@@ -61,7 +61,7 @@ PoolConfig pool_config(const MemoryConfig& config, uint32_t group) {
         // A state without one of its vectors keeps one number in its place.
         const uint32_t least = states ? 1 : 0;
         pool.layers.push_back({i, layer.n_head_kv, std::max(layer.head_dim_k, least),
-                               std::max(layer.head_dim_v, least)});
+                               std::max(layer.head_dim_v, least), layer.buffer_type});
     }
     return pool;
 }
@@ -142,8 +142,7 @@ Memory::Memory(MemoryConfig config, Cells cells, std::vector<Pool> pools)
 
 Memory::~Memory() = default;
 
-Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked,
-                                               ggml_backend_buffer_type* buffer_type) {
+Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked) {
     const auto n_groups = count_groups(asked.layers);
     if (!n_groups) return tl::unexpected(n_groups.error());
     if (auto checked = check_threshold(asked.defrag_threshold); !checked) {
@@ -156,7 +155,7 @@ Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked,
 
     std::vector<Pool> pools;
     for (uint32_t group = 0; group < *n_groups; group++) {
-        auto pool = Pool::create(pool_config(config, group), buffer_type);
+        auto pool = Pool::create(pool_config(config, group));
         if (!pool) return pass(std::move(pool));
         pools.push_back(std::move(*pool));
     }

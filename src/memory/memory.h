@@ -29,6 +29,9 @@ struct LayerKv {
     uint32_t n_head_kv = 0;
     uint32_t head_dim_k = 0;
     uint32_t head_dim_v = 0;
+    // Where they are; null: host memory, address space that is committed as pages are first used.
+    // On any other buffer type the whole pool is allocated at once.
+    ggml_backend_buffer_type* buffer_type = nullptr;
 };
 
 struct MemoryConfig {
@@ -81,12 +84,10 @@ class Memory {
 public:
     ~Memory();
 
-    // Pools on host memory are address space, committed as pages are first used; on any other
-    // buffer type they are allocated now. Errors: kInvalidArgument for absurd sizes, kUnsupported
-    // for a type whose block does not divide a head's width, kBackend if allocation fails.
-    // `buffer_type` null means host memory. What came of the budget is in config() and bytes().
-    static Result<std::unique_ptr<Memory>> create(const MemoryConfig& config,
-                                                  ggml_backend_buffer_type* buffer_type);
+    // Errors: kInvalidArgument for absurd sizes, kUnsupported for a type whose block does not
+    // divide a head's width, kBackend if allocation fails. What came of the budget is in config()
+    // and bytes().
+    static Result<std::unique_ptr<Memory>> create(const MemoryConfig& config);
 
     Result<void> seq_rm(SeqId seq, Pos p0, Pos p1);
     Result<void> can_rm(SeqId seq, Pos p0, Pos p1) const { return cells_.can_rm(seq, p0, p1); }

@@ -82,6 +82,12 @@ ggml_tensor* new_rows(ggml_context* ctx, KvType type, uint64_t width, uint64_t n
                               static_cast<int64_t>(n_rows));
 }
 
+template <class Visit>
+void for_each_tensor(ggml_context* ctx, const Visit& visit) {
+    for (ggml_tensor* t = ggml_get_first_tensor(ctx); t; t = ggml_get_next_tensor(ctx, t))
+        visit(t);
+}
+
 // Rows [first, +count) of a pool's tensor, as a tensor of their own.
 ggml_tensor* rows_of(ggml_context* ctx, ggml_tensor* pool, uint64_t first, uint32_t count) {
     ggml_tensor* view =
@@ -96,52 +102,64 @@ Result<uint64_t> cell_bytes(const PoolConfig& config) {
     return rows_bytes(config, 1);
 }
 
-Result<Pool> Pool::create(const PoolConfig& config, ggml_backend_buffer_type_t buffer_type) {
+Result<Pool> Pool::create(const PoolConfig& config) {
     const uint64_t n_rows = uint64_t{config.n_cells} + 1;
     if (auto checked = rows_bytes(config, n_rows); !checked) return pass(std::move(checked));
     Pool pool(config.page_size);
-    pool.ctx_ = context_for(2 * config.layers.size());
     for (const PoolConfig::Layer& layer : config.layers) {
         const uint64_t heads = layer.n_head_kv;
-        ggml_context* ctx = pool.ctx_.get();
+        ggml_context* ctx = pool.part_in(layer.buffer_type, 2 * config.layers.size()).ctx.get();
         pool.tensors_.push_back(new_rows(ctx, config.type_k, heads * layer.head_dim_k, n_rows));
         ggml_format_name(pool.tensors_.back(), "pool_k_%u", layer.index);
         pool.tensors_.push_back(new_rows(ctx, config.type_v, heads * layer.head_dim_v, n_rows));
         ggml_format_name(pool.tensors_.back(), "pool_v_%u", layer.index);
     }
-    auto placed = buffer_type == nullptr ? pool.place_on_host() : pool.place_in(buffer_type);
-    if (!placed) return pass(std::move(placed));
+    for (Part& part : pool.parts_) {
+        auto placed = part.buffer_type ? pool.place_on_device(part) : pool.place_on_host(part);
+        if (!placed) return pass(std::move(placed));
+    }
     return pool;
 }
 
-Result<void> Pool::place_on_host() {
-    for (const ggml_tensor* tensor : tensors_) {
-        bytes_ += align_up(ggml_nbytes(tensor), kHostAlignment);
+// The part of that memory, with room to describe `n_tensors` where it is new.
+Pool::Part& Pool::part_in(ggml_backend_buffer_type_t buffer_type, size_t n_tensors) {
+    for (Part& part : parts_) {
+        if (part.buffer_type == buffer_type) return part;
     }
-    auto mapping = HostMapping::create(bytes_);
+    parts_.push_back({buffer_type, std::nullopt, nullptr, context_for(n_tensors)});
+    return parts_.back();
+}
+
+Result<void> Pool::place_on_host(Part& part) {
+    uint64_t bytes = 0;
+    for_each_tensor(part.ctx.get(), [&](ggml_tensor* tensor) {
+        bytes += align_up(ggml_nbytes(tensor), kHostAlignment);
+    });
+    auto mapping = HostMapping::create(bytes);
     if (!mapping) return pass(std::move(mapping));
-    mapping_.emplace(std::move(*mapping));
-    buffer_.reset(ggml_backend_cpu_buffer_from_ptr(mapping_->data(), bytes_));
-    assert(kHostAlignment % ggml_backend_buffer_get_alignment(buffer_.get()) == 0);
-    auto* at = static_cast<char*>(mapping_->data());
-    for (ggml_tensor* tensor : tensors_) {
-        ggml_backend_tensor_alloc(buffer_.get(), tensor, at);
+    part.mapping.emplace(std::move(*mapping));
+    part.buffer.reset(ggml_backend_cpu_buffer_from_ptr(part.mapping->data(), bytes));
+    assert(kHostAlignment % ggml_backend_buffer_get_alignment(part.buffer.get()) == 0);
+    auto* at = static_cast<char*>(part.mapping->data());
+    for_each_tensor(part.ctx.get(), [&](ggml_tensor* tensor) {
+        ggml_backend_tensor_alloc(part.buffer.get(), tensor, at);
         at += align_up(ggml_nbytes(tensor), kHostAlignment);
-    }
+    });
+    bytes_ += bytes;
     return {};
 }
 
-Result<void> Pool::place_in(ggml_backend_buffer_type_t buffer_type) {
-    buffer_.reset(ggml_backend_alloc_ctx_tensors_from_buft(ctx_.get(), buffer_type));
-    if (!buffer_) {
+Result<void> Pool::place_on_device(Part& part) {
+    part.buffer.reset(ggml_backend_alloc_ctx_tensors_from_buft(part.ctx.get(), part.buffer_type));
+    if (!part.buffer) {
         uint64_t bytes = 0;
-        for (const ggml_tensor* tensor : tensors_)
-            bytes += ggml_nbytes(tensor);
+        for_each_tensor(part.ctx.get(),
+                        [&](const ggml_tensor* tensor) { bytes += ggml_nbytes(tensor); });
         return fail(Code::kBackend, fmt::format("{} cannot allocate {} bytes for keys and values",
-                                                ggml_backend_buft_name(buffer_type), bytes));
+                                                ggml_backend_buft_name(part.buffer_type), bytes));
     }
-    bytes_ = ggml_backend_buffer_get_size(buffer_.get());
-    clear();
+    bytes_ += ggml_backend_buffer_get_size(part.buffer.get());
+    ggml_backend_buffer_clear(part.buffer.get(), 0);
     return {};
 }
 
@@ -160,14 +178,20 @@ void Pool::copy(std::span<const CellCopy> copies) {
 }
 
 Result<void> Pool::commit() {
-    return mapping_ ? mapping_->commit() : Result<void>();
+    for (Part& part : parts_) {
+        if (!part.mapping) continue;
+        if (auto committed = part.mapping->commit(); !committed) return committed;
+    }
+    return {};
 }
 
 void Pool::clear() {
-    if (mapping_) {
-        mapping_->zero();
-    } else {
-        ggml_backend_buffer_clear(buffer_.get(), 0);
+    for (Part& part : parts_) {
+        if (part.mapping) {
+            part.mapping->zero();
+        } else {
+            ggml_backend_buffer_clear(part.buffer.get(), 0);
+        }
     }
 }
 

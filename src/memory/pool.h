@@ -22,6 +22,7 @@ struct PoolConfig {
         uint32_t n_head_kv = 0;
         uint32_t head_dim_k = 0;
         uint32_t head_dim_v = 0;
+        ggml_backend_buffer_type_t buffer_type = nullptr;  // null: host memory
     };
     std::vector<Layer> layers;
     KvType type_k = KvType::kF16;
@@ -37,10 +38,10 @@ Result<uint64_t> cell_bytes(const PoolConfig& config);
 // tensor: page * page_size + offset. One more row, the last, stays zero for padding.
 class Pool {
 public:
-    // With `buffer_type` null: host memory, committed as it is first used. Otherwise allocated and
-    // zeroed now. Errors: kInvalidArgument for sizes that are 0 or overflow, kUnsupported for a
-    // type whose blocks would reach over the end of a head, kBackend if memory cannot be had.
-    static Result<Pool> create(const PoolConfig& config, ggml_backend_buffer_type_t buffer_type);
+    // Host memory is committed as it is first used, any other allocated and zeroed now. Errors:
+    // kInvalidArgument for sizes that are 0 or overflow, kUnsupported for a type whose blocks would
+    // reach over the end of a head, kBackend if memory cannot be had.
+    static Result<Pool> create(const PoolConfig& config);
 
     // Of layer i of the config: [n_head_kv * head_dim, n_cells + 1].
     ggml_tensor* k(size_t i) const { return tensors_[2 * i]; }
@@ -59,16 +60,23 @@ public:
     uint64_t bytes() const { return bytes_; }
 
 private:
+    // What stands in one kind of memory. Freed from the last to the first: what the tensors stand
+    // in goes after them.
+    struct Part {
+        ggml_backend_buffer_type_t buffer_type = nullptr;
+        std::optional<HostMapping> mapping;  // none on other than host memory
+        ggml_backend_buffer_ptr buffer;
+        ggml_context_ptr ctx;
+    };
+
     explicit Pool(uint32_t page_size) : page_size_(page_size) {}
-    Result<void> place_on_host();
-    Result<void> place_in(ggml_backend_buffer_type_t buffer_type);
+    Part& part_in(ggml_backend_buffer_type_t buffer_type, size_t n_tensors);
+    Result<void> place_on_host(Part& part);
+    Result<void> place_on_device(Part& part);
 
     uint32_t page_size_;
     uint64_t bytes_ = 0;
-    // Freed from the last to the first: what the tensors stand in goes after them.
-    std::optional<HostMapping> mapping_;  // none on other than host memory
-    ggml_backend_buffer_ptr buffer_;
-    ggml_context_ptr ctx_;
+    std::vector<Part> parts_;
     std::vector<ggml_tensor*> tensors_;  // k and v of layer 0, of layer 1, ...
 };
 

@@ -84,7 +84,7 @@ public:
         memory.n_pos = config.n_pos;
         memory.keeps_windows = true;  // the reference never forgets, and tests rewind
         memory.kinds = {config.kind};
-        auto made = Memory::create(memory, nullptr);
+        auto made = Memory::create(memory);
         EXPECT_TRUE(made) << made.error().message;
         memory_ = std::move(*made);
         backend_.reset(ggml_backend_cpu_init());

@@ -94,7 +94,7 @@ TEST(ScenarioR8, FailedDecodeLeavesExactlyWhatWasCommitted) {
         config.n_cells = 256;
         config.page_size = 8;
         config.type_k = config.type_v = KvType::kF32;
-        auto memory = std::move(Memory::create(config, nullptr)).value();
+        auto memory = std::move(Memory::create(config)).value();
         StepperOptions stepper_options;
         stepper_options.max_ubatch = 64;
         auto stepper = std::move(Stepper::create(tiny_llama(), *memory, stepper_options)).value();

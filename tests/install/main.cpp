@@ -17,7 +17,7 @@ cellar::MemoryConfig two_layers() {
 }  // namespace
 
 int main() {
-    auto memory = cellar::Memory::create(two_layers(), nullptr);
+    auto memory = cellar::Memory::create(two_layers());
     if (!memory) {
         std::fprintf(stderr, "%s\n", memory.error().message.c_str());
         return EXIT_FAILURE;

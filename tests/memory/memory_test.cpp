@@ -34,7 +34,7 @@ protected:
     void start(KvType type = KvType::kF16) {
         MemoryConfig config = config_of({{0, 2, 32, 64}, {0, 1, 64, 32}});
         config.type_k = config.type_v = type;
-        auto made = Memory::create(config, nullptr);
+        auto made = Memory::create(config);
         ASSERT_TRUE(made) << made.error().message;
         memory_ = std::move(*made);
     }
@@ -86,7 +86,7 @@ private:
 };
 
 TEST_F(MemoryTest, RoundsCellsUpToWholePages) {
-    auto memory = Memory::create(config_of({{0, 1, 32, 32}}, 100, 32), nullptr);
+    auto memory = Memory::create(config_of({{0, 1, 32, 32}}, 100, 32));
     ASSERT_TRUE(memory);
     EXPECT_EQ((*memory)->config().n_cells, 128);
     EXPECT_EQ((*memory)->k(0)->ne[1], 129);
@@ -94,8 +94,8 @@ TEST_F(MemoryTest, RoundsCellsUpToWholePages) {
 }
 
 TEST_F(MemoryTest, FindsEachLayersTensorsInItsGroup) {
-    auto memory = Memory::create(
-        config_of({{1, 1, 32, 64}, {0, 2, 32, 32}, {1, 3, 32, 32}, {0, 4, 32, 32}}), nullptr);
+    auto memory =
+        Memory::create(config_of({{1, 1, 32, 64}, {0, 2, 32, 32}, {1, 3, 32, 32}, {0, 4, 32, 32}}));
     ASSERT_TRUE(memory) << memory.error().message;
     EXPECT_EQ((*memory)->cells().n_groups(), 2);
     const int64_t widths[] = {32, 64, 96, 128};
@@ -105,8 +105,8 @@ TEST_F(MemoryTest, FindsEachLayersTensorsInItsGroup) {
 }
 
 TEST_F(MemoryTest, CountsTheBytesOfAllGroups) {
-    auto one = Memory::create(config_of({{0, 1, 32, 32}}), nullptr);
-    auto two = Memory::create(config_of({{0, 1, 32, 32}, {1, 1, 32, 32}}), nullptr);
+    auto one = Memory::create(config_of({{0, 1, 32, 32}}));
+    auto two = Memory::create(config_of({{0, 1, 32, 32}, {1, 1, 32, 32}}));
     ASSERT_TRUE(one && two);
     EXPECT_GE((*one)->bytes(), 129 * 32 * 2 * 2);
     EXPECT_EQ((*two)->bytes(), 2 * (*one)->bytes());
@@ -121,7 +121,7 @@ struct Refused {
 class RefusedMemoryTest : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(RefusedMemoryTest, GivesItsCode) {
-    const auto memory = Memory::create(GetParam().config, nullptr);
+    const auto memory = Memory::create(GetParam().config);
     ASSERT_FALSE(memory);
     EXPECT_EQ(memory.error().code, GetParam().code) << memory.error().message;
 }

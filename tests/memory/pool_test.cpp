@@ -26,8 +26,8 @@ PoolConfig two_layers(KvType type_k, KvType type_v) {
     return {{{0, 2, 64, 32}, {1, 1, 96, 96}}, type_k, type_v, 64, 16};
 }
 
-Pool make_pool(const PoolConfig& config, ggml_backend_buffer_type_t type = nullptr) {
-    auto pool = Pool::create(config, type);
+Pool make_pool(const PoolConfig& config) {
+    auto pool = Pool::create(config);
     EXPECT_TRUE(pool) << pool.error().message;
     return std::move(*pool);
 }
@@ -117,14 +117,33 @@ TEST(PoolTest, StaysWhereItIsWhenMoved) {
     EXPECT_EQ(row(pools[0].k(1), 5), pattern(pools[0].k(1), 5, 3));
 }
 
-class PoolTypeTest : public testing::TestWithParam<std::tuple<KvType, bool>> {
+// Where layers are: host memory that is reserved, memory that a backend allocates, or one of each.
+enum class Where { kReserved, kAllocated, kSplit };
+
+class PoolTypeTest : public testing::TestWithParam<std::tuple<KvType, Where>> {
 protected:
     Pool make() const {
-        const auto [type, on_host] = GetParam();
-        return make_pool(two_layers(type, type),
-                         on_host ? nullptr : ggml_backend_cpu_buffer_type());
+        const auto [type, where] = GetParam();
+        PoolConfig config = two_layers(type, type);
+        if (where != Where::kReserved)
+            config.layers[1].buffer_type = ggml_backend_cpu_buffer_type();
+        if (where == Where::kAllocated)
+            config.layers[0].buffer_type = ggml_backend_cpu_buffer_type();
+        return make_pool(config);
     }
 };
+
+TEST_P(PoolTypeTest, LayersShareABufferWhereTheyShareItsType) {
+    const Pool pool = make();
+    EXPECT_EQ(pool.k(0)->buffer, pool.v(0)->buffer);
+    EXPECT_EQ(pool.k(1)->buffer, pool.v(1)->buffer);
+    EXPECT_EQ(pool.k(0)->buffer == pool.k(1)->buffer, std::get<1>(GetParam()) != Where::kSplit);
+    size_t bytes = 0;
+    for (const ggml_tensor* tensor : tensors(pool))
+        bytes += ggml_nbytes(tensor);
+    EXPECT_GE(pool.bytes(), bytes);
+    EXPECT_LE(pool.bytes(), bytes + 4 * 64);
+}
 
 TEST_P(PoolTypeTest, BeginsAsZeros) {
     const Pool pool = make();
@@ -163,12 +182,17 @@ TEST_P(PoolTypeTest, ClearZeroesEveryRow) {
     }
 }
 
+std::string type_and_place(const testing::TestParamInfo<std::tuple<KvType, Where>>& test) {
+    static constexpr const char* kWhere[] = {"_reserved", "_allocated", "_split"};
+    const auto [type, where] = test.param;
+    return std::string(name(type)) + kWhere[static_cast<int>(where)];
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, PoolTypeTest,
-                         testing::Combine(testing::ValuesIn(kAll), testing::Bool()),
-                         [](const auto& test) {
-                             return std::string(name(std::get<0>(test.param))) +
-                                    (std::get<1>(test.param) ? "_reserved" : "_allocated");
-                         });
+                         testing::Combine(testing::ValuesIn(kAll),
+                                          testing::Values(Where::kReserved, Where::kAllocated,
+                                                          Where::kSplit)),
+                         type_and_place);
 
 TEST(PoolTest, CommitsMemoryOnlyAsItIsWritten) {
     PoolConfig config{{{0, 8, 128, 128}}, KvType::kF16, KvType::kF16, 1u << 20, 32};
@@ -208,7 +232,7 @@ struct Refused {
 class RefusedPoolTest : public testing::TestWithParam<Refused> {};
 
 TEST_P(RefusedPoolTest, SaysWhy) {
-    const auto pool = Pool::create(GetParam().config, nullptr);
+    const auto pool = Pool::create(GetParam().config);
     ASSERT_FALSE(pool);
     EXPECT_EQ(pool.error().code, GetParam().code);
     EXPECT_NE(pool.error().message.find(GetParam().says), std::string::npos)

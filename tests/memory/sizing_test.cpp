@@ -31,7 +31,7 @@ MemoryConfig two_layers() {
 class SizingTest : public ::testing::Test {
 protected:
     void start(const MemoryConfig& config) {
-        auto made = Memory::create(config, nullptr);
+        auto made = Memory::create(config);
         ASSERT_TRUE(made) << made.error().message;
         memory_ = std::move(*made);
     }

@@ -41,8 +41,10 @@ protected:
     void make_memory(ggml_backend_buffer_type* buffer_type) {
         MemoryConfig config;
         config.layers = model_->info().layers;
+        for (LayerKv& layer : config.layers)
+            layer.buffer_type = buffer_type;
         config.n_cells = kCells;
-        auto memory = Memory::create(config, buffer_type);
+        auto memory = Memory::create(config);
         ASSERT_TRUE(memory) << memory.error().message;
         stepper_.reset();
         memory_ = std::move(*memory);

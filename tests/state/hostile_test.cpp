@@ -129,7 +129,7 @@ TEST(HostileStateTest, ManyCheckpoints) {
     config.page_size = 1;
     config.n_cells = 1 << 16;
     config.max_checkpoints = 4;
-    auto memory = Memory::create(config, nullptr);
+    auto memory = Memory::create(config);
     ASSERT_TRUE(memory);
     constexpr uint32_t kCells = 40000;
     StateHead head = describe_memory(**memory);

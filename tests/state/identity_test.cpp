@@ -109,7 +109,7 @@ TEST(R15Shapes, LostWindowsDoNotFitAMemoryThatKeepsThem) {
     rig.append(0, 40);
     MemoryConfig config = rig->config();
     config.keeps_windows = true;
-    auto keeping = Memory::create(config, nullptr);
+    auto keeping = Memory::create(config);
     ASSERT_TRUE(keeping);
     const std::vector<std::byte> bytes = save(rig);
     MemorySource source(bytes);

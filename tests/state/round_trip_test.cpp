@@ -199,7 +199,8 @@ TEST(R12Whole, SharedPagesAreWrittenOnceAndSharedAgain) {
     }
 }
 
-// Pools that a backend has allocated, pools on host memory, and pools that grow as they are loaded.
+// Pools that a backend has allocated, pools on host memory, pools of both, and pools that grow as
+// they are loaded.
 TEST(R12Whole, BuffersAndSizesOfAnyOtherKind) {
     for (const StateKind& kind : state_kinds()) {
         SCOPED_TRACE(kind.name);
@@ -209,7 +210,9 @@ TEST(R12Whole, BuffersAndSizesOfAnyOtherKind) {
         RigOptions allocated = host;
         allocated.page_size = 32;
         allocated.n_cells = 512;
-        allocated.buffers = ggml_backend_cpu_buffer_type();
+        allocated.buffers = {ggml_backend_cpu_buffer_type()};
+        RigOptions split = host;
+        split.buffers = {nullptr, ggml_backend_cpu_buffer_type()};
         RigOptions growing = host;
         growing.page_size = 4;
         growing.grow_step = 8;
@@ -218,7 +221,7 @@ TEST(R12Whole, BuffersAndSizesOfAnyOtherKind) {
         ASSERT_TRUE(rig->seq_cp(SeqId{1}, SeqId{2}, -1, -1));
         rig.append(2, 40);
         std::vector<std::byte> bytes = save(rig);
-        for (const RigOptions& options : {allocated, growing, allocated, host}) {
+        for (const RigOptions& options : {allocated, split, growing, split, allocated, host}) {
             StateRig to(options);
             const auto loaded = load(to, bytes);
             ASSERT_TRUE(loaded) << loaded.error().message;

@@ -43,7 +43,8 @@ struct RigOptions {
     uint32_t max_checkpoints = 4;
     uint32_t n_rollback = 2;
     uint32_t grow_step = 0;
-    ggml_backend_buffer_type_t buffers = nullptr;  // null: host memory
+    // Layers take turns with these; null: host memory.
+    std::vector<ggml_backend_buffer_type_t> buffers = {nullptr};
 };
 
 // A memory whose every written row has bytes of its own, as a graph would give it, but no model.
@@ -62,7 +63,9 @@ public:
         config.max_checkpoints = options.max_checkpoints;
         config.n_rollback = options.n_rollback;
         config.grow_step = options.grow_step;
-        auto made = Memory::create(config, options.buffers);
+        for (size_t i = 0; i < config.layers.size(); i++)
+            config.layers[i].buffer_type = options.buffers[i % options.buffers.size()];
+        auto made = Memory::create(config);
         if (!made) throw std::runtime_error(made.error().message);
         memory_ = std::move(*made);
     }
