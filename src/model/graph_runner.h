@@ -1,46 +1,39 @@
 #pragma once
 
-#include <ggml-cpp.h>
-
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/error.h"
 
-struct ggml_threadpool;
+struct ggml_backend_device;
+struct ggml_cgraph;
 
 namespace cellar {
 
-// The CPU with its threads and one compute buffer that all graphs share: only one runs at a time,
-// and running it may overwrite the inputs of the others.
+// Computes graphs, one at a time, in buffers that they all share: running one may overwrite the
+// inputs of the others.
 class GraphRunner {
 public:
-    // `n_threads`: 1 to 512. Errors: kInvalidArgument, kBackend.
-    static Result<GraphRunner> create(uint32_t n_threads);
+    virtual ~GraphRunner() = default;
 
-    // Errors: kUnsupported, naming the graph's first operation that the backend lacks or that is
+    // The CPU with `n_threads` (1 to 512), and `devices` beside it. Errors: kInvalidArgument,
+    // kBackend.
+    static Result<std::unique_ptr<GraphRunner>> create(
+        uint32_t n_threads, std::span<ggml_backend_device* const> devices);
+
+    // Errors: kUnsupported, naming the graph's first operation that no device here has, or that is
     // on memory of another device.
-    Result<void> check(ggml_cgraph* graph) const;
+    virtual Result<void> check(ggml_cgraph* graph) const = 0;
 
-    // Lays the graph's tensors into the buffer. True if the buffer had to grow: then every graph
-    // that was laid out before is no longer. Errors: kBackend; then it is so, too.
-    Result<bool> allocate(ggml_cgraph* graph);
+    // Lays the graph's tensors into the buffers, once. True if no graph that was laid out before is
+    // any longer. Errors: kBackend; then it is so, too.
+    virtual Result<bool> allocate(ggml_cgraph* graph) = 0;
 
     // Computes a graph that was laid out and whose inputs are set. Errors: kBackend.
-    Result<void> run(ggml_cgraph* graph);
+    virtual Result<void> run(ggml_cgraph* graph) = 0;
 
-    uint64_t bytes() const;  // of the buffer
-
-private:
-    struct FreeThreads {
-        void operator()(ggml_threadpool* threads) const;
-    };
-
-    GraphRunner() = default;
-
-    std::unique_ptr<ggml_threadpool, FreeThreads> threads_;  // outlive the backend that uses them
-    ggml_backend_ptr backend_;
-    ggml_gallocr_ptr allocator_;
+    virtual uint64_t bytes() const = 0;  // of the buffers
 };
 
 }  // namespace cellar

@@ -16,7 +16,6 @@ namespace {
 
 // Far beyond any model (405B: 126 layers, 16384 wide, 128 heads, 53248 inside the feed-forward
 // block), and small enough that products of any two fit into 32 bits signed or 64 bits easily.
-constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxEmbd = 1 << 20;
 constexpr uint32_t kMaxHeads = 4096;
 constexpr uint32_t kMaxHeadDim = 4096;

@@ -5,7 +5,7 @@
 namespace cellar {
 
 WeightsOptions weights_options(const LoadOptions& options) {
-    return {.use_mmap = options.use_mmap, .repack = options.repack};
+    return {.use_mmap = options.use_mmap, .repack = options.repack, .offloads = options.offloads};
 }
 
 Progress progress_of(const LoadOptions& options) {

@@ -18,7 +18,6 @@ namespace {
 
 // Far beyond any model (2.8B: 64 layers, 2560 wide, 5120 channels of 16 numbers), and small enough
 // for their products.
-constexpr uint32_t kMaxLayers = 1024;
 constexpr uint32_t kMaxWidth = 1 << 20;
 constexpr uint32_t kMaxState = 4096;
 constexpr uint32_t kMaxConv = 256;

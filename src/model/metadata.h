@@ -10,6 +10,9 @@
 
 namespace cellar {
 
+// Layers that a model may have: far beyond any (405B: 126).
+constexpr uint32_t kMaxLayers = 1024;
+
 // Numbers of a model's metadata with the range that makes sense for them. Outside it, of another
 // type or (where required) missing: kBadFile, with the key, the value and the range.
 

@@ -1,7 +1,9 @@
 #include "model/model.h"
 
 #include <fmt/format.h>
+#include <ggml-backend.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -39,6 +41,18 @@ std::string architecture_names() {
     return names;
 }
 
+// What a layer keeps is where its weights are.
+void note_devices(ModelInfo& info, const std::vector<ggml_backend_device*>& placed) {
+    for (size_t layer = 0; layer < placed.size(); layer++) {
+        ggml_backend_device* const device = placed[layer];
+        if (device == nullptr) continue;
+        info.layers[layer].buffer_type = ggml_backend_dev_buffer_type(device);
+        if (std::find(info.devices.begin(), info.devices.end(), device) == info.devices.end()) {
+            info.devices.push_back(device);
+        }
+    }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Model>> load_model(const GgufFile& file, const LoadOptions& options) {
@@ -48,7 +62,13 @@ Result<std::unique_ptr<Model>> load_model(const GgufFile& file, const LoadOption
     }
     for (const Architecture& architecture : kArchitectures) {
         if (architecture.name == *name) {
-            return architecture.load(file, options);
+            const auto placed = place_layers(file, options.offloads);
+            if (!placed) {
+                return tl::unexpected(placed.error());
+            }
+            auto model = architecture.load(file, options);
+            if (model) note_devices((*model)->info_, *placed);
+            return model;
         }
     }
     return fail(Code::kUnsupported,

@@ -11,6 +11,7 @@
 #include "attention/rope.h"
 #include "base/error.h"
 #include "memory/memory.h"
+#include "model/offload.h"
 #include "model/rope_overrides.h"
 
 struct ggml_tensor;
@@ -34,6 +35,8 @@ struct ModelInfo {
     std::vector<LayerKv> layers;   // by layer
     std::vector<GroupKind> kinds;  // by group of layers, as in MemoryConfig
     uint64_t weight_bytes = 0;     // mapped and repacked, together
+    // Beside the CPU, those that layers are on.
+    std::vector<ggml_backend_device*> devices;
 };
 
 struct LoadOptions {
@@ -41,6 +44,7 @@ struct LoadOptions {
     bool repack = true;
     std::function<void(float)> progress;  // from 0 to 1, on the calling thread; may be empty
     RopeOverrides rope;
+    std::vector<Offload> offloads;  // none: all layers are on the CPU
 };
 
 // A loaded model: its weights, and the graph of one step. One file per architecture implements it.
@@ -57,13 +61,14 @@ public:
     virtual std::optional<Rope> rope(uint32_t layer, uint32_t n_ctx) const = 0;
 
 protected:
+    friend Result<std::unique_ptr<Model>> load_model(const GgufFile&, const LoadOptions&);
     ModelInfo info_;
 };
 
 // Reads the weights of `file`'s architecture. Errors: kUnsupported for an architecture that Cellar
 // does not know or for a rope's values where positions turn nothing, kInvalidArgument for a rope's
-// values that make no sense (override_rope), kBadFile for missing or misshapen tensors or absurd
-// metadata.
+// values that make no sense (override_rope), as place_layers for `offloads`, kBadFile for missing
+// or misshapen tensors or absurd metadata.
 Result<std::unique_ptr<Model>> load_model(const GgufFile& file, const LoadOptions& options);
 
 }  // namespace cellar

@@ -26,8 +26,7 @@ struct Placement {
 };
 
 // Where weights for the CPU may lie, best first: ggml's extra buffer types (CPU_REPACK, AMX, ...)
-// unless `repack` is false, then plain memory, which is always there and always last. Offloading to
-// another device is one more entry at the front of such a list.
+// unless `repack` is false, then plain memory, which is always there and always last.
 std::vector<Placement> cpu_placements(bool repack);
 
 // The first placement whose device can do `use` on a weight of this type and shape there; nullopt

@@ -57,7 +57,7 @@ Result<std::vector<AttentionOptions>> choose_attention(const Memory& memory,
 
 struct Stepper::Impl {
     Impl(const Model& model, Memory& memory, const StepperOptions& options,
-         std::vector<AttentionOptions> attention, GraphRunner runner)
+         std::vector<AttentionOptions> attention, std::unique_ptr<GraphRunner> runner)
         : model_(model),
           memory_(memory),
           max_ubatch_(most_items(memory, options.max_ubatch)),
@@ -80,7 +80,7 @@ struct Stepper::Impl {
     Result<void> check_positions(const Plan& plan) const;
     Result<void> find_outputs(const Batch& batch, const UbatchPlan& ubatch);
     Result<Logits> compute(const Batch& batch, const UbatchPlan& ubatch);
-    Logits read(const StepGraph& graph) const;
+    Logits read(const StepGraph& graph);
 
     const Model& model_;
     Memory& memory_;
@@ -88,11 +88,12 @@ struct Stepper::Impl {
     const std::vector<AttentionOptions> attention_;  // by group
     AttentionWorkspace workspace_;                   // outlives the graphs
 
-    GraphRunner runner_;
+    std::unique_ptr<GraphRunner> runner_;
     std::vector<std::unique_ptr<StepGraph>> graphs_;  // laid out in runner_; last used first
 
     std::vector<uint32_t> rows_;   // of the last step: [n_outputs] in the ubatch
     std::vector<uint32_t> items_;  // of the last step: [n_outputs] in the batch
+    std::vector<float> logits_;    // of the last step, where a device computed them
     StepperStats stats_;
 };
 
@@ -143,7 +144,7 @@ Result<void> Stepper::Impl::reserve() {
 
 Result<void> Stepper::Impl::reserve(const StepShape& shape) {
     auto graph = build(shape);
-    if (auto checked = runner_.check(graph->graph()); !checked) {
+    if (auto checked = runner_->check(graph->graph()); !checked) {
         return checked;
     }
     graph->reserve();
@@ -151,7 +152,7 @@ Result<void> Stepper::Impl::reserve(const StepShape& shape) {
 }
 
 Result<void> Stepper::Impl::allocate(ggml_cgraph* graph) {
-    auto grown = runner_.allocate(graph);
+    auto grown = runner_->allocate(graph);
     if (!grown || *grown) {
         graphs_.clear();
     }
@@ -174,7 +175,7 @@ Result<void> Stepper::Impl::apply(std::span<const CellMove> moves) {
         return allocated;
     }
     turn.set_inputs();
-    return runner_.run(turn.graph());
+    return runner_->run(turn.graph());
 }
 
 Result<void> Stepper::Impl::apply_pending() {
@@ -270,7 +271,7 @@ Result<Logits> Stepper::Impl::compute(const Batch& batch, const UbatchPlan& ubat
         return pass(std::move(graph));
     }
     (*graph)->set_inputs(batch, ubatch, rows_, plans);
-    if (auto computed = runner_.run((*graph)->graph()); !computed) {
+    if (auto computed = runner_->run((*graph)->graph()); !computed) {
         return pass(std::move(computed));
     }
     stats_.steps++;
@@ -281,14 +282,19 @@ Result<Logits> Stepper::Impl::compute(const Batch& batch, const UbatchPlan& ubat
     return read(**graph);
 }
 
-// The compute buffer is host memory: logits are read where they were computed.
-Logits Stepper::Impl::read(const StepGraph& graph) const {
+// In host memory logits are read where they were computed.
+Logits Stepper::Impl::read(const StepGraph& graph) {
     const uint32_t n_vocab = model_.info().n_vocab;
     if (!graph.logits()) {
         return Logits{{}, items_, n_vocab};
     }
-    const auto* values = static_cast<const float*>(graph.logits()->data);
-    return Logits{{values, size_t{n_vocab} * rows_.size()}, items_, n_vocab};
+    const size_t n = size_t{n_vocab} * rows_.size();
+    if (ggml_backend_buffer_is_host(graph.logits()->buffer)) {
+        return Logits{{static_cast<const float*>(graph.logits()->data), n}, items_, n_vocab};
+    }
+    logits_.resize(n);
+    ggml_backend_tensor_get(graph.logits(), logits_.data(), 0, n * sizeof(float));
+    return Logits{logits_, items_, n_vocab};
 }
 
 Stepper::Stepper(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
@@ -304,7 +310,7 @@ Result<std::unique_ptr<Stepper>> Stepper::create(const Model& model, Memory& mem
     if (!attention) {
         return pass(std::move(attention));
     }
-    auto runner = GraphRunner::create(options.n_threads);
+    auto runner = GraphRunner::create(options.n_threads, model.info().devices);
     if (!runner) {
         return pass(std::move(runner));
     }
@@ -344,7 +350,7 @@ const StepperStats& Stepper::stats() const {
 }
 
 uint64_t Stepper::compute_bytes() const {
-    return impl_->runner_.bytes() + impl_->workspace_.bytes();
+    return impl_->runner_->bytes() + impl_->workspace_.bytes();
 }
 
 }  // namespace cellar

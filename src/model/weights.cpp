@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <unordered_set>
 
 namespace cellar {
@@ -28,7 +29,24 @@ std::span<const int64_t> trimmed(const std::array<int64_t, 4>& ne) {
 }  // namespace
 
 WeightsLoader::WeightsLoader(const GgufFile& file, WeightsOptions options)
-    : file_(file), options_(options), placements_(cpu_placements(options.repack)) {
+    : file_(file), options_(std::move(options)), placements_(cpu_placements(options_.repack)) {
+    auto placed = place_layers(file, options_.offloads);
+    if (placed) {
+        devices_ = std::move(*placed);
+    } else {
+        problem_ = std::move(placed).error();
+    }
+}
+
+// The device that a weight belongs on; null: the CPU. Tables are looked up there, and frequency
+// factors are every layer's.
+ggml_backend_dev_t WeightsLoader::device_of(std::string_view name, Use use) const {
+    if (devices_.empty() || use == Use::kGetRows || use == Use::kRope) return nullptr;
+    constexpr std::string_view kLayer = "blk.";
+    if (name.substr(0, kLayer.size()) != kLayer) return devices_.back();
+    size_t layer = 0;
+    std::from_chars(name.data() + kLayer.size(), name.data() + name.size(), layer);
+    return layer < devices_.size() ? devices_[layer] : nullptr;
 }
 
 ggml_tensor* WeightsLoader::require(std::string_view name, std::initializer_list<int64_t> ne,
@@ -56,7 +74,12 @@ bool WeightsLoader::check_shape(const TensorInfo& info, std::initializer_list<in
 }
 
 ggml_tensor* WeightsLoader::place(const TensorInfo& info, Use use) {
-    const auto placement = choose_placement(placements_, info.type, info.ne, use);
+    auto placement = std::optional<Placement>();
+    if (ggml_backend_dev_t device = device_of(info.name, use)) {
+        const Placement there{device, ggml_backend_dev_buffer_type(device), false};
+        placement = choose_placement({&there, 1}, info.type, info.ne, use);
+    }
+    if (!placement) placement = choose_placement(placements_, info.type, info.ne, use);
     if (!placement)
         return refuse(Code::kUnsupported,
                       fmt::format("tensor '{}' has type {}, which {} cannot read here", info.name,

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "gguf/gguf_file.h"
+#include "model/offload.h"
 #include "model/placement.h"
 
 namespace cellar {
@@ -21,6 +22,7 @@ namespace cellar {
 struct WeightsOptions {
     bool use_mmap = true;  // false: copy everything into memory of our own
     bool repack = true;    // false: leave out ggml's extra buffer types
+    std::vector<Offload> offloads = {};
 };
 
 // Told the fraction of bytes loaded so far, from 0 to 1. Returning false cancels.
@@ -65,10 +67,11 @@ private:
 // returns it, so an architecture's list of tensors reads as a list. Until `load` has succeeded the
 // tensors are null or without data; if it fails they are gone.
 //
-// A weight stays where it lies in the mapped file, unless an extra buffer type of ggml's wants it
-// for its use: then it is rewritten there and its pages of the file are given back. Asked for one
-// name with two uses, the loader gives one tensor if both can share it, else one for each (tied
-// embeddings: a table in the file, and a repacked matrix).
+// A weight of an offloaded layer goes to the layer's device, unless that cannot compute with its
+// type. Any other stays where it lies in the mapped file, unless an extra buffer type of ggml's
+// wants it for its use: then it is rewritten there and its pages of the file are given back. Asked
+// for one name with two uses, the loader gives one tensor if both can share it, else one for each
+// (tied embeddings: a table in the file, and a repacked matrix).
 class WeightsLoader {
 public:
     // `file` must outlive the loader, not the Weights.
@@ -101,12 +104,14 @@ private:
 
     bool check_shape(const TensorInfo& info, std::initializer_list<int64_t> ne);
     ggml_tensor* place(const TensorInfo& info, Use use);
+    ggml_backend_dev_t device_of(std::string_view name, Use use) const;
     Group* group_for(const Placement& placement, const TensorInfo& info);
     std::nullptr_t refuse(Code code, std::string message);
 
     const GgufFile& file_;
     const WeightsOptions options_;
-    const std::vector<Placement> placements_;
+    const std::vector<Placement> placements_;  // on the CPU
+    std::vector<ggml_backend_dev_t> devices_;  // by layer, see place_layers
 
     std::vector<std::unique_ptr<Group>> groups_;
     std::map<std::pair<const TensorInfo*, const Group*>, ggml_tensor*> placed_;

@@ -23,21 +23,24 @@ namespace cellar::testing {
 using Row = std::vector<float>;
 
 // How attention is computed.
-enum class Way { kKernel, kFlash, kSoftMax };
+enum class Way { kKernel, kFlash, kSoftMax, kAuto };
 
 inline std::ostream& operator<<(std::ostream& out, Way way) {
-    return out << (way == Way::kKernel ? "kernel" : way == Way::kFlash ? "flash" : "soft-max");
+    static constexpr const char* kNames[] = {"kernel", "flash", "soft-max", "auto"};
+    return out << kNames[static_cast<int>(way)];
 }
 
 inline void choose(Way way, DecoderOptions& options) {
-    options.attention = way == Way::kKernel ? AttentionChoice::kKernel : AttentionChoice::kGraph;
-    options.flash = way == Way::kFlash ? Flash::kOn : Flash::kOff;
+    options.attention = way == Way::kKernel ? AttentionChoice::kKernel
+                        : way == Way::kAuto ? AttentionChoice::kAuto
+                                            : AttentionChoice::kGraph;
+    options.flash = way == Way::kSoftMax ? Flash::kOff : Flash::kOn;
 }
 
-inline std::unique_ptr<Model> open_model(const std::string& path) {
+inline std::unique_ptr<Model> open_model(const std::string& path, const LoadOptions& options = {}) {
     auto file = GgufFile::open(path);
     EXPECT_TRUE(file) << file.error().message;
-    auto model = load_model(file.value(), {});
+    auto model = load_model(file.value(), options);
     EXPECT_TRUE(model) << model.error().message;
     return std::move(model).value();
 }

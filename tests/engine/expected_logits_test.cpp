@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/decoding.h"
+#include "testing/far_device.h"
 
 // Logits that llama.cpp computed, of tiny models in full and of real ones by their highest.
 
@@ -42,13 +43,21 @@ DecoderOptions f32_options(uint32_t max_ubatch, Way way) {
     return options;
 }
 
-// A model of tests/data/models, by name, and how its steps are computed.
-using Cut = std::tuple<const char*, uint32_t, Way>;
+// A model of tests/data/models, by name, how its steps are computed, and what of it is offloaded.
+using Cut = std::tuple<const char*, uint32_t, Way, const char*>;
+
+LoadOptions offloading(const char* layers) {
+    LoadOptions options;
+    if (*layers == '\0' || !testing::far_device()) return options;
+    options.offloads.push_back(Offload::parse(std::string(layers) + "@FAR0").value());
+    return options;
+}
 
 class TinyModelTest : public ::testing::TestWithParam<Cut> {
 protected:
     TinyModelTest()
-        : model_(open_model(fmt::format("{}/models/{}.gguf", CELLAR_TEST_DATA, name()))),
+        : model_(open_model(fmt::format("{}/models/{}.gguf", CELLAR_TEST_DATA, name()),
+                            offloading(std::get<3>(GetParam())))),
           decoding_(*model_, f32_options(std::get<1>(GetParam()), std::get<2>(GetParam()))),
           expected_(expected(fmt::format("{}.json", name()))),
           tokens_(expected_["tokens"]) {}
@@ -69,8 +78,10 @@ void TinyModelTest::check_prefill() {
     for (const Token token : tokens_) {
         batch.add(token, SeqId{0}, kNextPos, true);
     }
+    const uint64_t before = testing::computed_far_away();
     const auto rows = decoding_.decode(batch);
     ASSERT_EQ(rows.size(), tokens_.size());
+    EXPECT_EQ(testing::computed_far_away() > before, !model_->info().devices.empty());
     for (const auto& [item, row] : expected_["prefill"].items()) {
         EXPECT_LE(max_difference(rows.at(std::stoul(item)), row.get<Row>()), kPromptTolerance)
             << item;
@@ -157,13 +168,25 @@ TEST_P(TinyStatesTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
 INSTANTIATE_TEST_SUITE_P(Ubatches, TinyStatesTest,
                          ::testing::Combine(::testing::Values("tiny-mamba", "tiny-lfm2"),
                                             ::testing::Values(1u, 7u, 32u, 512u),
-                                            ::testing::Values(Way::kKernel)));
+                                            ::testing::Values(Way::kKernel),
+                                            ::testing::Values("")));
+INSTANTIATE_TEST_SUITE_P(Offloaded, TinyStatesTest,
+                         ::testing::Combine(::testing::Values("tiny-mamba", "tiny-lfm2"),
+                                            ::testing::Values(7u, 512u),
+                                            ::testing::Values(Way::kAuto),
+                                            ::testing::Values("all", "1", "0-1")));
 
 INSTANTIATE_TEST_SUITE_P(
     Ubatches, TinyModelTest,
     ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3", "tiny-qwen3", "tiny-mpt"),
                        ::testing::Values(1u, 7u, 32u, 512u),
-                       ::testing::Values(Way::kKernel, Way::kFlash, Way::kSoftMax)));
+                       ::testing::Values(Way::kKernel, Way::kFlash, Way::kSoftMax),
+                       ::testing::Values("")));
+INSTANTIATE_TEST_SUITE_P(
+    Offloaded, TinyModelTest,
+    ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3", "tiny-qwen3", "tiny-mpt"),
+                       ::testing::Values(7u, 512u), ::testing::Values(Way::kAuto, Way::kSoftMax),
+                       ::testing::Values("all", "1", "0-1")));
 
 // Real models' products round activations to 8 bits, so that the last bits of any other kernel grow
 // to some tenths in their logits, and now and then to more. Bounds stand above what llama.cpp shows
