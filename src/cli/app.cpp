@@ -41,7 +41,8 @@ int run(int argc, const char* const* argv) {
     app.get_formatter()->column_width(34);
     app.footer("Example:\n  cellar generate -m models/SmolLM2-135M-Instruct.Q4_1.gguf -p 'Hello!'");
     const std::vector<Command> commands = {add_generate(app), add_chat(app),   add_tokenize(app),
-                                           add_bench(app),    add_replay(app), add_inspect(app)};
+                                           add_bench(app),    add_replay(app), add_inspect(app),
+                                           add_devices(app)};
     const auto chosen = [&]() -> const Command* {
         for (const Command& command : commands) {
             if (command.app->parsed()) {

@@ -137,7 +137,7 @@ Result<void> bench(const Options& options) {
     if (!n_cells) {
         return pass(std::move(n_cells));
     }
-    auto loaded = load(options.model, WithTokenizer::kNo, options.rope);
+    auto loaded = load(options.model, WithTokenizer::kNo, options.compute.offloads, options.rope);
     if (!loaded) {
         return pass(std::move(loaded));
     }

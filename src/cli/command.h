@@ -20,5 +20,6 @@ Command add_tokenize(CLI::App& app);
 Command add_bench(CLI::App& app);
 Command add_replay(CLI::App& app);
 Command add_inspect(CLI::App& app);
+Command add_devices(CLI::App& app);
 
 }  // namespace cellar::cli

@@ -7,7 +7,7 @@
 namespace cellar::cli {
 
 Result<LoadedModel> load(const std::string& path, WithTokenizer with_tokenizer,
-                         const RopeOverrides& rope) {
+                         const std::vector<Offload>& offloads, const RopeOverrides& rope) {
     auto file = GgufFile::open(path);
     if (!file) {
         return pass(std::move(file));
@@ -23,6 +23,7 @@ Result<LoadedModel> load(const std::string& path, WithTokenizer with_tokenizer,
     }
     LoadOptions options;
     options.rope = rope;
+    options.offloads = offloads;
     auto model = load_model(*file, options);
     if (!model) {
         return pass(std::move(model));

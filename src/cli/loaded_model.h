@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "gguf/gguf_file.h"
@@ -22,7 +23,7 @@ struct LoadedModel {
 enum class WithTokenizer { kNo, kYes };
 
 Result<LoadedModel> load(const std::string& path, WithTokenizer with_tokenizer,
-                         const RopeOverrides& rope = {});
+                         const std::vector<Offload>& offloads, const RopeOverrides& rope = {});
 
 // How the model wants conversations written; nothing if its file does not say so (a base model).
 // Errors: kUnsupported if what it says is not known. Needs the tokenizer.

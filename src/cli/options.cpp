@@ -80,6 +80,24 @@ void add_choice(CLI::App& app, const std::string& name, const std::string& help,
     app.add_option_function<std::string>(name, take, help)->type_name(known)->default_str("auto");
 }
 
+void add_offload_option(CLI::App& app, std::vector<Offload>& offloads) {
+    const auto take = [&offloads](const std::vector<std::string>& texts) {
+        for (const std::string& text : texts) {
+            auto offload = Offload::parse(text);
+            if (!offload) throw CLI::ValidationError("--offload: " + offload.error().message);
+            offloads.push_back(*std::move(offload));
+        }
+    };
+    app.add_option_function<std::vector<std::string>>(
+           "--offload", take,
+           "put layers, their weights and their memory, on a device: all, N (the last N) or A-B, "
+           "each with @NAME for another than the first that `cellar devices` lists; may be given "
+           "more than once")
+        ->type_name("LAYERS")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 }  // namespace
 
 const std::vector<std::pair<std::string, AttentionChoice>>& attention_choices() {
@@ -140,6 +158,7 @@ void add_compute_options(CLI::App& app, ComputeOptions& options) {
     add_choice<Flash>(app, "--flash", "with --attention graph: ggml's flash attention (auto: on)",
                       {{"auto", Flash::kAuto}, {"on", Flash::kOn}, {"off", Flash::kOff}},
                       options.flash);
+    add_offload_option(app, options.offloads);
 }
 
 void add_rope_options(CLI::App& app, RopeOverrides& rope) {

@@ -9,6 +9,7 @@
 
 #include "engine/decoder.h"
 #include "engine/sampler.h"
+#include "model/offload.h"
 #include "model/rope_overrides.h"
 
 namespace cellar::cli {
@@ -24,7 +25,7 @@ CLI::Option* add_real(CLI::App& app, const std::string& name, double low, double
 const std::vector<std::pair<std::string, AttentionChoice>>& attention_choices();
 
 // How a memory is made and computed with: -t, --ubatch, --page, --type-k, --type-v, --attention,
-// --flash.
+// --flash, --offload.
 struct ComputeOptions {
     uint32_t n_threads = 0;
     uint32_t ubatch = 512;
@@ -33,6 +34,7 @@ struct ComputeOptions {
     KvType type_v = KvType::kF16;
     AttentionChoice attention = AttentionChoice::kAuto;
     Flash flash = Flash::kAuto;
+    std::vector<Offload> offloads;  // of the model, when it is loaded
 
     ComputeOptions();  // n_threads: the processors that this process may use
 

@@ -48,7 +48,7 @@ Result<void> replay(const Options& options) {
         }
         script.str(*std::move(text));
     }
-    auto loaded = load(options.model, WithTokenizer::kNo);
+    auto loaded = load(options.model, WithTokenizer::kNo, options.compute.offloads);
     if (!loaded) {
         return pass(std::move(loaded));
     }

@@ -50,7 +50,7 @@ void add_writer_options(CLI::App& app, WriterOptions& options) {
 
 Result<Writer> Writer::create(const WriterOptions& options) {
     Writer writer;
-    auto loaded = load(options.model, WithTokenizer::kYes, options.rope);
+    auto loaded = load(options.model, WithTokenizer::kYes, options.compute.offloads, options.rope);
     if (!loaded) {
         return pass(std::move(loaded));
     }

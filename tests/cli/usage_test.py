@@ -1,12 +1,13 @@
 """Exit codes and sentences: what a user meets who mistypes, or gives the wrong file."""
 
+import json
 import os
 import pathlib
 import re
 
 from harness import DATA, ROOT, TINY, CellarTest, main, run
 
-COMMANDS = ["generate", "chat", "tokenize", "bench", "replay"]
+COMMANDS = ["generate", "chat", "tokenize", "bench", "replay", "inspect", "devices"]
 
 
 class UsageTest(CellarTest):
@@ -38,11 +39,26 @@ class UsageTest(CellarTest):
             (["bench", "-m", TINY, "--page", "24"], "power of two"),
             (["bench", "-m", TINY, "--type-k", "q9"], "f16"),
             (["replay", "-m", TINY], "script"),
+            (["bench", "-m", TINY, "--offload", "7-3"], "--offload: '7-3' names no layers"),
+            (["bench", "-m", TINY, "--offload", "1", "--offload", "x"], "'x' names no layers"),
+            (["devices", "-m", TINY], "-m"),
         ]
         for arguments, part in cases:
             with self.subTest(arguments):
                 self.fail_with(2, part, *arguments)
                 self.fail_with(2, "--help", *arguments)
+
+    def test_layers_are_offloaded_only_to_devices_that_are_listed(self):
+        found = json.loads(self.succeed("devices", "--json"))["devices"]
+        text = self.succeed("devices").decode()
+        for device in found:
+            self.assertIn(device["name"], text)
+            self.assertLessEqual(device["free_bytes"], device["total_bytes"])
+        if not found:
+            self.assertIn("no device", text)
+        for command in ["bench", "replay"]:
+            script = ["-"] if command == "replay" else []
+            self.fail_with(1, "no device", command, "-m", TINY, "--offload", "all@NOWHERE", *script)
 
     def test_numbers_out_of_range_exit_with_2_and_name_the_option(self):
         cases = [
