@@ -6,32 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "memory/layers.h"
 #include "memory/pool.h"
 
 namespace cellar {
 namespace {
-
-// How many groups the layers name: 0 .. n - 1, each by at least one layer.
-Result<uint32_t> count_groups(const std::vector<LayerKv>& layers) {
-    if (layers.empty()) return fail(Code::kInvalidArgument, "a memory needs at least one layer");
-    std::vector<uint32_t> groups;
-    groups.reserve(layers.size());
-    for (const LayerKv& layer : layers)
-        groups.push_back(layer.group);
-    std::sort(groups.begin(), groups.end());
-    groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
-    for (uint32_t i = 0; i < groups.size(); i++) {
-        if (groups[i] != i) {
-            return fail(Code::kInvalidArgument,
-                        fmt::format("group {} has no layer, but group {} has", i, groups[i]));
-        }
-    }
-    return static_cast<uint32_t>(groups.size());
-}
-
-GroupKind kind_of(const MemoryConfig& config, uint32_t group) {
-    return group < config.kinds.size() ? config.kinds[group] : GroupKind::full();
-}
 
 // Cells of a group's pool, where full groups have n_cells.
 uint32_t cells_of(const MemoryConfig& config, uint32_t group) {
@@ -57,7 +36,7 @@ PoolConfig pool_config(const MemoryConfig& config, uint32_t group) {
                     states ? 1 : config.page_size};
     for (uint32_t i = 0; i < config.layers.size(); i++) {
         const LayerKv& layer = config.layers[i];
-        if (layer.group != group) continue;
+        if (!layer.keeps() || layer.group != group) continue;
         // A state without one of its vectors keeps one number in its place.
         const uint32_t least = states ? 1 : 0;
         pool.layers.push_back({i, layer.n_head_kv, std::max(layer.head_dim_k, least),
@@ -136,14 +115,17 @@ Result<void> check_threshold(std::optional<double> threshold) {
 Memory::Memory(MemoryConfig config, Cells cells, std::vector<Pool> pools)
     : config_(std::move(config)), cells_(std::move(cells)), pools_(std::move(pools)) {
     std::vector<size_t> next(pools_.size(), 0);
-    for (const LayerKv& layer : config_.layers)
-        in_pool_.push_back(next[layer.group]++);
+    for (const LayerKv& layer : config_.layers) {
+        in_pool_.push_back(layer.shares    ? in_pool_[*layer.shares]
+                           : layer.keeps() ? next[layer.group]++
+                                           : 0);
+    }
 }
 
 Memory::~Memory() = default;
 
 Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked) {
-    const auto n_groups = count_groups(asked.layers);
+    const auto n_groups = check_layers(asked);
     if (!n_groups) return tl::unexpected(n_groups.error());
     if (auto checked = check_threshold(asked.defrag_threshold); !checked) {
         return pass(std::move(checked));
@@ -152,6 +134,9 @@ Result<std::unique_ptr<Memory>> Memory::create(const MemoryConfig& asked) {
     if (!n_cells) return tl::unexpected(n_cells.error());
     MemoryConfig config = asked;
     config.n_cells = *n_cells;
+    for (LayerKv& layer : config.layers) {
+        if (layer.keeps_none()) layer.group = 0;
+    }
 
     std::vector<Pool> pools;
     for (uint32_t group = 0; group < *n_groups; group++) {
@@ -320,10 +305,12 @@ void Memory::finish_load(Loading& loading) {
 }
 
 ggml_tensor* Memory::k(uint32_t layer) const {
+    if (config_.layers[layer].keeps_none()) return nullptr;
     return pools_[config_.layers[layer].group].k(in_pool_[layer]);
 }
 
 ggml_tensor* Memory::v(uint32_t layer) const {
+    if (config_.layers[layer].keeps_none()) return nullptr;
     return pools_[config_.layers[layer].group].v(in_pool_[layer]);
 }
 

@@ -29,13 +29,26 @@ struct LayerKv {
     uint32_t n_head_kv = 0;
     uint32_t head_dim_k = 0;
     uint32_t head_dim_v = 0;
+    // Set: this layer has no KV of its own, and its queries attend to that of the layer with this
+    // index, as the last layers of Gemma 3n and Gemma 4 do. That one is an earlier layer that keeps
+    // its own, of the same group, which is not recurrent, with the same heads and widths.
+    std::optional<uint32_t> shares = {};
     // Where they are; null: host memory, address space that is committed as pages are first used.
     // On any other buffer type the whole pool is allocated at once.
     ggml_backend_buffer_type* buffer_type = nullptr;
+
+    // A layer that keeps nothing, of no group: a feed-forward network alone, as hybrid models have
+    // (Nemotron-H).
+    static LayerKv none() { return {}; }
+
+    bool keeps_none() const {
+        return !shares && n_head_kv == 0 && head_dim_k == 0 && head_dim_v == 0;
+    }
+    bool keeps() const { return !shares && !keeps_none(); }  // rows of its own
 };
 
 struct MemoryConfig {
-    std::vector<LayerKv> layers;  // by index of the model's layers
+    std::vector<LayerKv> layers;  // by index of the model's layers; at least one keeps rows
     KvType type_k = KvType::kF16;
     KvType type_v = KvType::kF16;
     // How many cells each group's pool may have: n_cells, or else as many as budget_bytes of keys
@@ -145,11 +158,17 @@ public:
     void set_observer(Observer observer) { observer_ = std::move(observer); }
 
     const Cells& cells() const { return cells_; }
-    // As asked, with n_cells in whole pages, whichever the budget was given in.
+    // As asked, with n_cells in whole pages, whichever the budget was given in, and layers that
+    // keep nothing put into group 0.
     const MemoryConfig& config() const { return config_; }
 
-    // The pools of a layer's keys and values, [n_head_kv * head_dim, n_cells + 1]; the last row
-    // stays zero, for padding. Write them through ggml_set_rows with a plan's cells as row numbers,
+    // Whether the layer has rows of its own. For one that has none its tensors are not its own
+    // either: whoever goes over all rows passes it over.
+    bool keeps(uint32_t layer) const { return config_.layers[layer].keeps(); }
+
+    // The pools of a layer's keys and values, [n_head_kv * head_dim, n_cells + 1]; those of the
+    // layer that it shares with, and null for a layer that keeps nothing. The last row stays zero,
+    // for padding. Write them through ggml_set_rows with a plan's cells as row numbers,
     // nowhere else.
     ggml_tensor* k(uint32_t layer) const;
     ggml_tensor* v(uint32_t layer) const;
@@ -168,7 +187,7 @@ private:
     const MemoryConfig config_;
     Cells cells_;
     std::vector<Pool> pools_;      // by group
-    std::vector<size_t> in_pool_;  // by layer: which of its pool's layers it is
+    std::vector<size_t> in_pool_;  // by layer: which of its pool's layers it is, or shares
     Observer observer_;            // empty: nobody listens
     bool maybe_sparse_ = false;    // a verb was called since compaction last found nothing to do
 };

@@ -26,11 +26,12 @@ KvType row_type(const Memory& memory, uint32_t group, Side side) {
 }
 
 uint64_t row_values(const Memory& memory, uint32_t layer, Side side) {
+    if (!memory.keeps(layer)) return 0;
     return static_cast<uint64_t>(tensor_of(memory, layer, side)->ne[0]);
 }
 
 size_t row_bytes(const Memory& memory, uint32_t layer, Side side) {
-    return tensor_of(memory, layer, side)->nb[1];
+    return memory.keeps(layer) ? tensor_of(memory, layer, side)->nb[1] : 0;
 }
 
 size_t bytes_of_row(KvType type, uint64_t n_values) {
@@ -41,6 +42,7 @@ size_t bytes_of_row(KvType type, uint64_t n_values) {
 
 void read_rows(const Memory& memory, uint32_t layer, Side side, std::span<const PoolRows> runs,
                std::span<std::byte> out) {
+    assert(memory.keeps(layer));
     const ggml_tensor* tensor = tensor_of(memory, layer, side);
     const size_t row = tensor->nb[1];
     size_t at = 0;
@@ -53,6 +55,7 @@ void read_rows(const Memory& memory, uint32_t layer, Side side, std::span<const 
 
 void write_rows(Memory& memory, const Loading& loading, uint32_t layer, Side side, uint32_t first,
                 std::span<const std::byte> bytes) {
+    assert(memory.keeps(layer));
     ggml_tensor* tensor = tensor_of(memory, layer, side);
     const size_t row = tensor->nb[1];
     const uint32_t group = memory.config().layers[layer].group;

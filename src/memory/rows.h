@@ -21,7 +21,8 @@ struct PoolRows {
     uint32_t count = 0;
 };
 
-// How a group's keys or values are stored, and the numbers and bytes of one cell's row.
+// How a group's keys or values are stored, and the numbers and bytes of one cell's row; 0 for a
+// layer without rows of its own, from which nothing can be read, nor written to it.
 KvType row_type(const Memory& memory, uint32_t group, Side side);
 uint64_t row_values(const Memory& memory, uint32_t layer, Side side);
 size_t row_bytes(const Memory& memory, uint32_t layer, Side side);

@@ -45,7 +45,7 @@ void poison(Memory& memory) {
     for (uint32_t group = 0; group < memory.cells().n_groups(); group++) {
         const std::vector<bool> owned = owned_cells(memory, group);
         for (uint32_t layer = 0; layer < memory.config().layers.size(); layer++) {
-            if (memory.config().layers[layer].group != group) continue;
+            if (!memory.keeps(layer) || memory.config().layers[layer].group != group) continue;
             poison_rows(memory.k(layer), owned);
             poison_rows(memory.v(layer), owned);
         }

@@ -41,6 +41,7 @@ uint64_t seen_hash(const Memory& memory, SeqId seq) {
     const Cells& cells = memory.cells();
     Hash hash;
     for (uint32_t layer = 0; layer < memory.config().layers.size(); layer++) {
+        if (!memory.keeps(layer)) continue;
         const uint32_t group = memory.config().layers[layer].group;
         for (const Span& span : cells.spans(seq, group)) {
             for (uint32_t i = 0; i < span.count; i++) {
