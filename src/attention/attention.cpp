@@ -15,7 +15,7 @@ namespace cellar {
 std::optional<uint32_t> beyond_kernel(const Memory& memory, uint32_t group) {
     const std::vector<LayerKv>& layers = memory.config().layers;
     for (uint32_t layer = 0; layer < layers.size(); layer++) {
-        if (layers[layer].group != group) continue;
+        if (!memory.keeps(layer) || layers[layer].group != group) continue;
         for (const ggml_tensor* pool : {memory.k(layer), memory.v(layer)}) {
             if (!ggml_backend_buffer_is_host(pool->buffer)) return layer;
         }
@@ -73,7 +73,7 @@ std::unique_ptr<Attention> Attention::create(ggml_context* ctx, const Memory& me
 }
 
 Attention::Attention(ggml_context* ctx, const Memory& memory, uint32_t group, uint32_t n_tokens)
-    : ctx_(ctx), memory_(memory), group_(group) {
+    : ctx_(ctx), memory_(memory), group_(group), kept_(memory.config().layers.size()) {
     cells_ = input(ggml_new_tensor_1d(ctx, GGML_TYPE_I64, n_tokens), "cells");
 }
 
@@ -83,7 +83,24 @@ ggml_tensor* Attention::input(ggml_tensor* tensor, const char* name) const {
     return tensor;
 }
 
-ggml_tensor* Attention::keep(ggml_cgraph* graph, ggml_tensor* pool, ggml_tensor* values) const {
+Attention::Kept Attention::keep(ggml_cgraph* graph, uint32_t layer, ggml_tensor* k,
+                                ggml_tensor* v) {
+    const LayerKv& kv = memory_.config().layers[layer];
+    assert(kv.group == group_ && !kv.keeps_none() && "the layer attends to nothing of this group");
+    assert((k == nullptr) == kv.shares.has_value() && (v == nullptr) == kv.shares.has_value() &&
+           "a layer gives k and v unless it shares another's");
+    if (kv.shares) {
+        assert(kept_[*kv.shares].k != nullptr && "its owner attends before it");
+        return kept_[*kv.shares];
+    }
+    assert(k->ne[0] == kv.head_dim_k && k->ne[1] == kv.n_head_kv && v->ne[0] == kv.head_dim_v);
+    // Both writes enter the graph before anything that reads; besides, what reads takes their
+    // results as its sources.
+    return kept_[layer] = {write(graph, memory_.k(layer), k), write(graph, memory_.v(layer), v)};
+}
+
+// Writes `values` [head_dim, n_head_kv, n_tokens] into the pool; the result is the pool, written.
+ggml_tensor* Attention::write(ggml_cgraph* graph, ggml_tensor* pool, ggml_tensor* values) const {
     const size_t head_bytes = static_cast<size_t>(values->ne[0]) * sizeof(float);
     if (values->nb[0] != sizeof(float) || values->nb[1] != head_bytes) {
         values = ggml_cont(ctx_, values);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <variant>
+#include <vector>
 
 #include "attention/attend_params.h"
 #include "attention/cascade.h"
@@ -79,7 +80,10 @@ public:
     // Adds to the graph: keep this ubatch's k and v in the layer's pool, then attend.
     //   q [head_dim_k, n_head, n_tokens], k [head_dim_k, n_head_kv, n_tokens],
     //   v [head_dim_v, n_head_kv, n_tokens], all f32, rope applied.
-    // Returns [n_head * head_dim_v, n_tokens].
+    // A layer that shares (LayerKv::shares) gives null for k and v: nothing is kept, and q, turned
+    // as its owner's keys are, attends to the owner's, to those of this ubatch as well. The owner
+    // must have been added to the graph before; `params.rope` is the owner's. Returns [n_head *
+    // head_dim_v, n_tokens].
     virtual ggml_tensor* attend(ggml_cgraph* graph, uint32_t layer, ggml_tensor* q, ggml_tensor* k,
                                 ggml_tensor* v, const AttendParams& params) = 0;
 
@@ -93,10 +97,16 @@ public:
 protected:
     Attention(ggml_context* ctx, const Memory& memory, uint32_t group, uint32_t n_tokens);
 
+    // A layer's pools, as results of what wrote this ubatch's rows: whoever takes them as sources
+    // reads afterwards.
+    struct Kept {
+        ggml_tensor* k = nullptr;
+        ggml_tensor* v = nullptr;
+    };
+
     ggml_tensor* input(ggml_tensor* tensor, const char* name) const;
-    // Writes `values` [head_dim, n_head_kv, n_tokens] into the pool; the result is the pool,
-    // written.
-    ggml_tensor* keep(ggml_cgraph* graph, ggml_tensor* pool, ggml_tensor* values) const;
+    // Adds the writing of k and v to the graph; with null for both, finds what the owner wrote.
+    Kept keep(ggml_cgraph* graph, uint32_t layer, ggml_tensor* k, ggml_tensor* v);
     void set_cells(const UbatchPlan& ubatch) const;
 
     ggml_context* const ctx_;
@@ -104,7 +114,10 @@ protected:
     const uint32_t group_;
 
 private:
-    ggml_tensor* cells_;  // i64 [n_tokens] rows that set_rows writes
+    ggml_tensor* write(ggml_cgraph* graph, ggml_tensor* pool, ggml_tensor* values) const;
+
+    std::vector<Kept> kept_;  // by layer; null: it has not attended in this graph, or keeps nothing
+    ggml_tensor* cells_;      // i64 [n_tokens] rows that set_rows writes
 };
 
 }  // namespace cellar

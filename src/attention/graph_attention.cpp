@@ -78,15 +78,12 @@ GraphAttention::GraphAttention(ggml_context* ctx, const Memory& memory, uint32_t
 
 ggml_tensor* GraphAttention::attend(ggml_cgraph* graph, uint32_t layer, ggml_tensor* q,
                                     ggml_tensor* k, ggml_tensor* v, const AttendParams& params) {
-    assert(memory_.config().layers[layer].group == group_);
-    // Both writes enter the graph before anything that reads; besides, what reads takes their
-    // results as its source.
-    ggml_tensor* kept_k = keep(graph, memory_.k(layer), k);
-    ggml_tensor* kept_v = keep(graph, memory_.v(layer), v);
+    const Kept kept = keep(graph, layer, k, v);
+    const int64_t n_head_kv = memory_.config().layers[layer].n_head_kv;
     ggml_tensor* keys =
-        gather(kept_k, k->ne[1], params.rope);  // [head_dim_k, length, n_head_kv, n_streams]
+        gather(kept.k, n_head_kv, params.rope);  // [head_dim_k, length, n_head_kv, n_streams]
     ggml_tensor* values =
-        gather(kept_v, v->ne[1], nullptr);  // [head_dim_v, length, n_head_kv, n_streams]
+        gather(kept.v, n_head_kv, nullptr);  // [head_dim_v, length, n_head_kv, n_streams]
 
     const int64_t head_dim = q->ne[0], n_head = q->ne[1], n_tokens = q->ne[2];
     const int64_t n_streams = shape_.n_streams;

@@ -48,21 +48,18 @@ KernelAttention::KernelAttention(ggml_context* ctx, const Memory& memory, uint32
 
 ggml_tensor* KernelAttention::attend(ggml_cgraph* graph, uint32_t layer, ggml_tensor* q,
                                      ggml_tensor* k, ggml_tensor* v, const AttendParams& params) {
-    assert(memory_.config().layers[layer].group == group_);
-    // Both writes enter the graph before what reads, which takes their results as its sources.
-    ggml_tensor* kept_k = keep(graph, memory_.k(layer), k);
-    ggml_tensor* kept_v = keep(graph, memory_.v(layer), v);
+    const Kept kept = keep(graph, layer, k, v);
+    const LayerKv& kv = memory_.config().layers[layer];
     const auto n_head = static_cast<uint32_t>(q->ne[1]);
-    const int64_t n_tokens = q->ne[2], width = v->ne[0] * q->ne[1];
+    const int64_t n_tokens = q->ne[2], width = kv.head_dim_v * q->ne[1];
     Layer& made = layers_.emplace_back();
     made.owner = this;
-    made.work = work_of({n_head, static_cast<uint32_t>(k->ne[1]), static_cast<uint32_t>(q->ne[0]),
-                         static_cast<uint32_t>(v->ne[0])});
+    made.work = work_of({n_head, kv.n_head_kv, kv.head_dim_k, kv.head_dim_v});
     made.scale = params.scale;
     made.softcap = params.softcap;
     set_biases(made, n_head, params);
     placed_ = placed_ || !made.slopes.empty() || !made.bias.empty();
-    ggml_tensor* sources[] = {with_turned(q, params.rope), kept_k, kept_v};
+    ggml_tensor* sources[] = {with_turned(q, params.rope), kept.k, kept.v};
     // The sums stand in the workspace: this result only says that they are there.
     ggml_tensor* summed = ggml_custom_4d(ctx_, GGML_TYPE_F32, 1, 1, 1, 1, sources, 3, sum_tiles,
                                          GGML_N_TASKS_MAX, &made);

@@ -59,7 +59,9 @@ public:
     // x [head_dim, n_head, n_tokens], turned by the step's positions.
     ggml_tensor* rope(ggml_tensor* x, const Rope& rope);
 
-    // Keeps k and v in the layer's pool and attends, as Attention::attend.
+    // Keeps k and v in the layer's pool and attends, as Attention::attend; null for both where the
+    // layer shares the KV of an earlier one, which must have attended before. Not for a layer that
+    // keeps none.
     ggml_tensor* attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                         const AttendParams& params);
 

@@ -56,6 +56,7 @@ struct RigConfig {
     int n_threads = 2;
     AttendParams params{0.2f, 0.0f, 0.0f};
     SplitOptions split;
+    uint32_t n_sharing = 0;  // further layers, which attend to the first one's keys and values
 };
 
 inline double difference(std::span<const float> a, std::span<const double> b) {
@@ -67,16 +68,19 @@ inline double difference(std::span<const float> a, std::span<const double> b) {
     return most;
 }
 
-// One layer of attention on a small memory, with keys, values and queries drawn at random, beside a
-// naive model of it: for each sequence the list of what was written for it. Before every batch all
-// cells that nobody owns are NaN. Every output is compared with double-precision attention over the
-// naive lists, so it is wrong if a cell is missed, foreign, or changed since it was written.
+// One layer of attention on a small memory, and those that share what it keeps, with keys, values
+// and queries drawn at random, beside a naive model of it: for each sequence the list of what was
+// written for it. Before every batch all cells that nobody owns are NaN. Every output is compared
+// with double-precision attention over the naive lists, so it is wrong if a cell is missed,
+// foreign, or changed since it was written.
 class AttentionRig {
 public:
     explicit AttentionRig(const RigConfig& config)
         : config_(config), workspace_(static_cast<uint32_t>(config.n_threads)) {
         MemoryConfig memory;
-        memory.layers = {config.layer};
+        memory.layers.assign(1 + config.n_sharing, config.layer);
+        for (uint32_t i = 1; i <= config.n_sharing; i++)
+            memory.layers[i].shares = 0;
         memory.type_k = config.type_k;
         memory.type_v = config.type_v;
         memory.n_cells = config.n_cells;
@@ -153,7 +157,8 @@ public:
     // What the ubatches of the last batch attended to.
     const std::vector<AttentionPlan>& plans() const { return plans_; }
     const AttentionPlan& plan() const { return plans_.at(0); }
-    const std::vector<float>& out() const { return out_; }  // of the last ubatch
+    // Of the last ubatch.
+    const std::vector<float>& out(size_t layer = 0) const { return out_[layer]; }
     Memory& memory() { return *memory_; }
     size_t size(int seq) { return lists_[seq].size(); }
 
@@ -170,37 +175,50 @@ private:
     }
 
     void compute(const UbatchPlan& ubatch) {
+        const size_t n_layers = 1 + config_.n_sharing, n_tensors = 128 * n_layers;
         const auto n = static_cast<int64_t>(ubatch.items.size());
         const LayerKv& layer = config_.layer;
-        const ggml_context_ptr ctx(ggml_init(
-            {.mem_size = 128 * ggml_tensor_overhead() + ggml_graph_overhead_custom(128, false),
-             .mem_buffer = nullptr,
-             .no_alloc = true}));
-        ggml_cgraph* graph = ggml_new_graph_custom(ctx.get(), 128, false);
+        const ggml_context_ptr ctx(
+            ggml_init({.mem_size = n_tensors * ggml_tensor_overhead() +
+                                   ggml_graph_overhead_custom(n_tensors, false),
+                       .mem_buffer = nullptr,
+                       .no_alloc = true}));
+        ggml_cgraph* graph = ggml_new_graph_custom(ctx.get(), n_tensors, false);
         const auto input = [&](uint32_t width, uint32_t heads) {
             ggml_tensor* tensor = ggml_new_tensor_3d(ctx.get(), GGML_TYPE_F32, width, heads, n);
             ggml_set_input(tensor);
             return tensor;
         };
-        ggml_tensor* q = input(layer.head_dim_k, config_.n_head);
         ggml_tensor* k = input(layer.head_dim_k, layer.n_head_kv);
         ggml_tensor* v = input(layer.head_dim_v, layer.n_head_kv);
         const auto attention = Attention::create(ctx.get(), *memory_, 0, shape_of(plans_.back()),
                                                  config_.path, &workspace_);
-        ggml_tensor* out = attention->attend(graph, 0, q, k, v, config_.params);
-        EXPECT_EQ(out->ne[0], config_.n_head * layer.head_dim_v);
-        EXPECT_EQ(out->ne[1], n);
-        ggml_set_output(out);
-        ggml_build_forward_expand(graph, out);
+        std::vector<ggml_tensor*> q, out;
+        for (uint32_t i = 0; i < n_layers; i++) {
+            q.push_back(input(layer.head_dim_k, config_.n_head));
+            out.push_back(attention->attend(graph, i, q[i], i == 0 ? k : nullptr,
+                                            i == 0 ? v : nullptr, config_.params));
+            EXPECT_EQ(out[i]->ne[0], config_.n_head * layer.head_dim_v);
+            EXPECT_EQ(out[i]->ne[1], n);
+            ggml_set_output(out[i]);
+        }
+        // From the last layer to the first: what they read must be written all the same.
+        for (size_t i = n_layers; i-- > 0;)
+            ggml_build_forward_expand(graph, out[i]);
         const ggml_gallocr_ptr allocator(ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
         ASSERT_TRUE(ggml_gallocr_alloc_graph(allocator.get(), graph));
-        give(q, q_);
+        q_.resize(n_layers);
+        out_.resize(n_layers);
+        for (size_t i = 0; i < n_layers; i++)
+            give(q[i], q_[i]);
         give(k, k_);
         give(v, v_);
         attention->set_inputs(plans_.back(), ubatch);
         ASSERT_EQ(ggml_backend_graph_compute(backend_.get(), graph), GGML_STATUS_SUCCESS);
-        out_.resize(static_cast<size_t>(ggml_nelements(out)));
-        ggml_backend_tensor_get(out, out_.data(), 0, ggml_nbytes(out));
+        for (size_t i = 0; i < n_layers; i++) {
+            out_[i].resize(static_cast<size_t>(ggml_nelements(out[i])));
+            ggml_backend_tensor_get(out[i], out_[i].data(), 0, ggml_nbytes(out[i]));
+        }
     }
 
     void give(ggml_tensor* tensor, std::vector<float>& values) {
@@ -240,9 +258,11 @@ private:
                 if (config_.kind.sees(pos).contains(row.pos))
                     seen.push_back({row.pos, row.k, row.v});
             }
-            const auto expected =
-                reference_attention(config_.layer, part(q_, i, n), pos, seen, config_.params);
-            most = std::max(most, difference(part(out_, i, n), expected));
+            for (size_t layer = 0; layer < out_.size(); layer++) {
+                const auto expected = reference_attention(config_.layer, part(q_[layer], i, n), pos,
+                                                          seen, config_.params);
+                most = std::max(most, difference(part(out_[layer], i, n), expected));
+            }
         }
         return most;
     }
@@ -253,7 +273,8 @@ private:
     ggml_backend_ptr backend_;
     std::map<int, std::vector<Row>> lists_;
     std::vector<AttentionPlan> plans_;
-    std::vector<float> q_, k_, v_, out_;  // of the ubatch, item by item
+    std::vector<std::vector<float>> q_, out_;  // of the ubatch, by layer, item by item
+    std::vector<float> k_, v_;                 // the same, of the layer that keeps them
     double kept_error_ = 0;
     std::mt19937 random_{20};
 };

@@ -154,6 +154,18 @@ TEST_P(TurnedKeysTest, EqualKeysAtTheirNewPositions) {
     EXPECT_LE(rig.append({2, 1, 0}, 2), kTolerance);
 }
 
+TEST_P(TurnedKeysTest, EqualKeysOfALayerThatIsShared) {
+    RigConfig shared = config();
+    shared.n_sharing = 1;
+    AttentionRig rig(shared);
+    EXPECT_LE(rig.append({0}, 30), kTolerance);
+    rig.fork(0, 1);
+    rig.shift(1, 5, 40, [](const std::vector<float>& key, Pos delta) {
+        return turned(rope_case(), key, delta);
+    });
+    EXPECT_LE(rig.append({1, 0}, 2), kTolerance);
+}
+
 class ScenarioR18 : public TurnedKeysTest {};
 
 TEST_P(ScenarioR18, ShiftWithEveryKeyType) {
