@@ -12,15 +12,9 @@
 
 namespace cellar {
 
-std::optional<uint32_t> beyond_kernel(const Memory& memory, uint32_t group) {
-    const std::vector<LayerKv>& layers = memory.config().layers;
-    for (uint32_t layer = 0; layer < layers.size(); layer++) {
-        if (!memory.keeps(layer) || layers[layer].group != group) continue;
-        for (const ggml_tensor* pool : {memory.k(layer), memory.v(layer)}) {
-            if (!ggml_backend_buffer_is_host(pool->buffer)) return layer;
-        }
-    }
-    return std::nullopt;
+bool kernel_reads(const Memory& memory, uint32_t layer) {
+    return ggml_backend_buffer_is_host(memory.k(layer)->buffer) &&
+           ggml_backend_buffer_is_host(memory.v(layer)->buffer);
 }
 
 AttentionPlan plan_attention(const Memory& memory, const UbatchPlan& ubatch, uint32_t group,

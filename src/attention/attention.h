@@ -32,10 +32,9 @@ struct AttentionOptions {
 // What one ubatch attends to in one group, in the form that its path computes from.
 using AttentionPlan = std::variant<Cascade, Schedule>;
 
-// The first of the group's layers whose keys or values stand where the kernel cannot read them, in
-// memory that is not the host's; none: the kernel can attend to the group. A group takes one path,
-// since it has one plan.
-std::optional<uint32_t> beyond_kernel(const Memory& memory, uint32_t group);
+// Whether the keys and values that a layer attends to stand where the kernel can read them, in host
+// memory.
+bool kernel_reads(const Memory& memory, uint32_t layer);
 
 // `group` is none that is recurrent, here and below.
 AttentionPlan plan_attention(const Memory& memory, const UbatchPlan& ubatch, uint32_t group,

@@ -33,8 +33,8 @@ struct LayerKv {
     // index, as the last layers of Gemma 3n and Gemma 4 do. That one is an earlier layer that keeps
     // its own, of the same group, which is not recurrent, with the same heads and widths.
     std::optional<uint32_t> shares = {};
-    // Where they are; null: host memory, address space that is committed as pages are first used.
-    // On any other buffer type the whole pool is allocated at once.
+    // Where its rows are; null: host memory, address space that is committed as pages are first
+    // used. On any other buffer type the whole pool is allocated at once.
     ggml_backend_buffer_type* buffer_type = nullptr;
 
     // A layer that keeps nothing, of no group: a feed-forward network alone, as hybrid models have

@@ -25,26 +25,25 @@ void set(ggml_tensor* tensor, std::span<const int32_t> values) {
 
 }  // namespace
 
-StepGraph::StepGraph(const Memory& memory, StepShape shape,
-                     std::span<const AttentionOptions> attention, AttentionWorkspace& workspace)
-    : memory_(memory), shape_(std::move(shape)) {
+StepGraph::StepGraph(const Memory& memory, StepShape shape, const AttentionParts& parts,
+                     AttentionWorkspace& workspace)
+    : memory_(memory), shape_(std::move(shape)), parts_(parts) {
     const size_t n = max_tensors(memory, shape_);
     ctx_.reset(
         ggml_init({.mem_size = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false),
                    .mem_buffer = nullptr,
                    .no_alloc = true}));
     graph_ = ggml_new_graph_custom(ctx(), n, false);
-    const size_t n_groups = shape_.attention.size();
-    attention_.resize(n_groups);
-    recurrence_.resize(n_groups);
-    for (uint32_t group = 0; group < n_groups; group++) {
-        if (memory.cells().kind(group).is_recurrent()) {
-            recurrence_[group] = std::make_unique<Recurrence>(ctx(), graph_, memory, group,
-                                                              shape_.n_tokens, shape_.runs);
-        } else {
-            attention_[group] = Attention::create(ctx(), memory, group, shape_.attention[group],
-                                                  attention[group], &workspace);
-        }
+    for (size_t i = 0; i < parts.parts.size(); i++) {
+        attention_.push_back(Attention::create(ctx(), memory, parts.parts[i].group,
+                                               shape_.attention[i], parts.parts[i].options,
+                                               &workspace));
+    }
+    recurrence_.resize(memory.cells().n_groups());
+    for (uint32_t group = 0; group < recurrence_.size(); group++) {
+        if (!memory.cells().kind(group).is_recurrent()) continue;
+        recurrence_[group] = std::make_unique<Recurrence>(ctx(), graph_, memory, group,
+                                                          shape_.n_tokens, shape_.runs);
     }
 }
 
@@ -94,8 +93,7 @@ ggml_tensor* StepGraph::rope(ggml_tensor* x, const Rope& rope) {
 
 ggml_tensor* StepGraph::attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                                const AttendParams& params) {
-    const uint32_t group = memory_.config().layers[layer].group;
-    return attention_[group]->attend(graph_, layer, q, k, v, params);
+    return attention_[*parts_.of_layer[layer]]->attend(graph_, layer, q, k, v, params);
 }
 
 Recurrence& StepGraph::recurrence(uint32_t layer) {
@@ -146,7 +144,7 @@ void StepGraph::finish(ggml_tensor* logits) {
 
 void StepGraph::reserve() {
     for (const auto& attention : attention_) {
-        if (attention) attention->reserve();
+        attention->reserve();
     }
 }
 
@@ -170,12 +168,11 @@ void StepGraph::set_inputs(const Batch& batch, const UbatchPlan& ubatch,
         values.assign(rows.begin(), rows.end());
         set(rows_, values);
     }
-    for (size_t group = 0; group < attention_.size(); group++) {
-        if (attention_[group]) {
-            attention_[group]->set_inputs(plans[group], ubatch);
-        } else {
-            recurrence_[group]->set_inputs(ubatch.groups[group]);
-        }
+    for (size_t part = 0; part < attention_.size(); part++) {
+        attention_[part]->set_inputs(plans[part], ubatch);
+    }
+    for (size_t group = 0; group < recurrence_.size(); group++) {
+        if (recurrence_[group]) recurrence_[group]->set_inputs(ubatch.groups[group]);
     }
 }
 

@@ -8,12 +8,12 @@
 #include <span>
 #include <vector>
 
-#include "attention/attention.h"
 #include "attention/rope.h"
 #include "attention/workspace.h"
 #include "cells/batch.h"
 #include "cells/plan.h"
 #include "memory/memory.h"
+#include "model/attention_parts.h"
 #include "model/linear.h"
 #include "model/recurrence.h"
 
@@ -23,7 +23,7 @@ namespace cellar {
 struct StepShape {
     uint32_t n_tokens = 0;
     uint32_t n_outputs = 0;                 // rows of logits
-    std::vector<AttentionShape> attention;  // [n_groups]; of recurrent groups: all default
+    std::vector<AttentionShape> attention;  // of each AttentionPart
     RunShape runs;                          // if any group is recurrent
 
     friend bool operator==(const StepShape&, const StepShape&) = default;
@@ -33,8 +33,8 @@ struct StepShape {
 // and runs it. A tensor's shape is written innermost first, as ggml's `ne`.
 class StepGraph {
 public:
-    // `attention`: how each group attends. `memory` and `workspace` must outlive it.
-    StepGraph(const Memory& memory, StepShape shape, std::span<const AttentionOptions> attention,
+    // `memory`, `parts` and `workspace` must outlive it.
+    StepGraph(const Memory& memory, StepShape shape, const AttentionParts& parts,
               AttentionWorkspace& workspace);
 
     // -- For models ----------------------------------------------------------------------------
@@ -83,8 +83,8 @@ public:
     // Ends building: `logits` [n_vocab, n_outputs] or null, as Model::build returned it.
     void finish(ggml_tensor* logits);
 
-    // Fills all inputs; the graph must be allocated. `plans`: one a group, of this shape (those of
-    // recurrent groups are not read); they must live until the run has ended.
+    // Fills all inputs; the graph must be allocated. `plans`: one for each part, of this shape;
+    // they must live until the run has ended.
     void set_inputs(const Batch& batch, const UbatchPlan& ubatch, std::span<const uint32_t> rows,
                     std::span<const AttentionPlan> plans);
 
@@ -102,9 +102,10 @@ private:
 
     const Memory& memory_;
     const StepShape shape_;
+    const AttentionParts& parts_;
     ggml_context_ptr ctx_;
     ggml_cgraph* graph_ = nullptr;
-    std::vector<std::unique_ptr<Attention>> attention_;    // [n_groups]; null: recurrent
+    std::vector<std::unique_ptr<Attention>> attention_;    // by part
     std::vector<std::unique_ptr<Recurrence>> recurrence_;  // [n_groups]; null: attends
     ggml_tensor* tokens_ = nullptr;                        // i32 [n_tokens]
     ggml_tensor* positions_ = nullptr;  // i32 [n_tokens * n_pos], a component at a time

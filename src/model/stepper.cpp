@@ -28,40 +28,15 @@ uint32_t most_items(const Memory& memory, uint32_t max_ubatch) {
     return max_ubatch;
 }
 
-Result<AttentionPath> choose_path(const Memory& memory, uint32_t group, AttentionChoice choice) {
-    if (choice == AttentionChoice::kGraph) return AttentionPath::kGraph;
-    const auto layer = beyond_kernel(memory, group);
-    if (!layer) return AttentionPath::kKernel;
-    if (choice == AttentionChoice::kAuto) return AttentionPath::kGraph;
-    return fail(Code::kUnsupported,
-                fmt::format("The attention kernel reads host memory, but the keys and values of "
-                            "layer {} are in {}.",
-                            *layer, ggml_backend_buffer_name(memory.k(*layer)->buffer)));
-}
-
-// How each group attends; of recurrent groups it has no meaning.
-Result<std::vector<AttentionOptions>> choose_attention(const Memory& memory,
-                                                       const StepperOptions& options) {
-    std::vector<AttentionOptions> chosen(memory.cells().n_groups());
-    for (uint32_t group = 0; group < chosen.size(); group++) {
-        const bool attends = !memory.cells().kind(group).is_recurrent();
-        const auto path =
-            attends ? choose_path(memory, group, options.attention) : AttentionPath::kKernel;
-        if (!path) return tl::unexpected(path.error());
-        chosen[group] = {*path, options.flash != Flash::kOff, options.cascade};
-    }
-    return chosen;
-}
-
 }  // namespace
 
 struct Stepper::Impl {
-    Impl(const Model& model, Memory& memory, const StepperOptions& options,
-         std::vector<AttentionOptions> attention, std::unique_ptr<GraphRunner> runner)
+    Impl(const Model& model, Memory& memory, const StepperOptions& options, AttentionParts parts,
+         std::unique_ptr<GraphRunner> runner)
         : model_(model),
           memory_(memory),
           max_ubatch_(most_items(memory, options.max_ubatch)),
-          attention_(std::move(attention)),
+          parts_(std::move(parts)),
           workspace_(options.n_threads),
           runner_(std::move(runner)) {}
 
@@ -85,8 +60,8 @@ struct Stepper::Impl {
     const Model& model_;
     Memory& memory_;
     const uint32_t max_ubatch_;
-    const std::vector<AttentionOptions> attention_;  // by group
-    AttentionWorkspace workspace_;                   // outlives the graphs
+    const AttentionParts parts_;    // outlives the graphs,
+    AttentionWorkspace workspace_;  // as this does
 
     std::unique_ptr<GraphRunner> runner_;
     std::vector<std::unique_ptr<StepGraph>> graphs_;  // laid out in runner_; last used first
@@ -100,10 +75,8 @@ struct Stepper::Impl {
 // Of so many tokens, all with logits, over the whole pools.
 StepShape Stepper::Impl::worst_shape(uint32_t n_tokens, RunShape runs) const {
     StepShape shape{n_tokens, n_tokens, {}, runs};
-    for (uint32_t group = 0; group < memory_.cells().n_groups(); group++) {
-        shape.attention.push_back(attends(group)
-                                      ? widest_shape(memory_, group, n_tokens, attention_[group])
-                                      : AttentionShape{});
+    for (const AttentionPart& part : parts_.parts) {
+        shape.attention.push_back(widest_shape(memory_, part.group, n_tokens, part.options));
     }
     return shape;
 }
@@ -128,7 +101,7 @@ RunShape Stepper::Impl::runs_of(const UbatchPlan& ubatch) const {
 }
 
 std::unique_ptr<StepGraph> Stepper::Impl::build(const StepShape& shape) {
-    auto graph = std::make_unique<StepGraph>(memory_, shape, attention_, workspace_);
+    auto graph = std::make_unique<StepGraph>(memory_, shape, parts_, workspace_);
     graph->finish(model_.build(*graph));
     return graph;
 }
@@ -259,12 +232,10 @@ Result<Logits> Stepper::Impl::compute(const Batch& batch, const UbatchPlan& ubat
                     static_cast<uint32_t>(rows_.size()),
                     {},
                     runs_of(ubatch)};
-    std::vector<AttentionPlan> plans(memory_.cells().n_groups());
-    shape.attention.resize(plans.size());
-    for (uint32_t group = 0; group < plans.size(); group++) {
-        if (!attends(group)) continue;
-        plans[group] = plan_attention(memory_, ubatch, group, attention_[group]);
-        shape.attention[group] = shape_of(plans[group]);
+    std::vector<AttentionPlan> plans;
+    for (const AttentionPart& part : parts_.parts) {
+        plans.push_back(plan_attention(memory_, ubatch, part.group, part.options));
+        shape.attention.push_back(shape_of(plans.back()));
     }
     auto graph = graph_of(shape);
     if (!graph) {
@@ -275,9 +246,10 @@ Result<Logits> Stepper::Impl::compute(const Batch& batch, const UbatchPlan& ubat
         return pass(std::move(computed));
     }
     stats_.steps++;
-    for (const AttentionPlan& plan : plans) {
-        stats_.attended_cells += attended_cells(plan);
-        stats_.read_cells += read_cells(plan);
+    for (size_t i = 0; i < plans.size(); i++) {
+        if (!parts_.leads(i)) continue;
+        stats_.attended_cells += attended_cells(plans[i]);
+        stats_.read_cells += read_cells(plans[i]);
     }
     return read(**graph);
 }
@@ -306,16 +278,18 @@ Result<std::unique_ptr<Stepper>> Stepper::create(const Model& model, Memory& mem
     if (options.max_ubatch < 1) {
         return fail(Code::kInvalidArgument, "A step needs room for at least 1 token.");
     }
-    auto attention = choose_attention(memory, options);
-    if (!attention) {
-        return pass(std::move(attention));
+    auto parts =
+        choose_attention(memory, options.attention,
+                         {.flash = options.flash != Flash::kOff, .share = options.cascade});
+    if (!parts) {
+        return pass(std::move(parts));
     }
     auto runner = GraphRunner::create(options.n_threads, model.info().devices);
     if (!runner) {
         return pass(std::move(runner));
     }
     auto impl =
-        std::make_unique<Impl>(model, memory, options, std::move(*attention), std::move(*runner));
+        std::make_unique<Impl>(model, memory, options, std::move(*parts), std::move(*runner));
     if (auto reserved = impl->reserve(); !reserved) {
         return pass(std::move(reserved));
     }

@@ -8,18 +8,16 @@
 #include "cells/batch.h"
 #include "cells/plan.h"
 #include "memory/memory.h"
+#include "model/attention_parts.h"
 #include "model/model.h"
 
 namespace cellar {
 
 enum class Flash { kAuto, kOn, kOff };
 
-enum class AttentionChoice { kAuto, kKernel, kGraph };
-
 struct StepperOptions {
     uint32_t n_threads = 1;     // 1 to 512
     uint32_t max_ubatch = 512;  // items a step may have; more than the memory's cells are never met
-    // kAuto: the kernel where all layers of a group are in host memory, else the graph path.
     AttentionChoice attention = AttentionChoice::kAuto;
     Flash flash = Flash::kAuto;  // of the graph path; kAuto: where the backend has it
     bool cascade = true;         // of the kernel: what sequences share is read once for all of them

@@ -16,6 +16,7 @@
 #include "engine/decoder.h"
 #include "gguf/gguf_file.h"
 #include "model/model.h"
+#include "testing/far_device.h"
 #include "testing/scratch_file.h"
 
 namespace cellar::testing {
@@ -43,6 +44,15 @@ inline std::unique_ptr<Model> open_model(const std::string& path, const LoadOpti
     auto model = load_model(file.value(), options);
     EXPECT_TRUE(model) << model.error().message;
     return std::move(model).value();
+}
+
+// With those layers on the device that is made for tests; all on the CPU if none are named, or if
+// there is no such device here.
+inline LoadOptions offloading(const std::string& layers) {
+    LoadOptions options;
+    if (layers.empty() || !far_device()) return options;
+    options.offloads.push_back(Offload::parse(layers + "@FAR0").value());
+    return options;
 }
 
 // The model that a file of these bytes holds, or why there is none.

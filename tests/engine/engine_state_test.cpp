@@ -19,6 +19,7 @@ namespace {
 
 using testing::Decoding;
 using testing::joined;
+using testing::offloading;
 using testing::open_model;
 using testing::prompt_of;
 
@@ -128,6 +129,29 @@ TEST_P(EngineStateTest, ALoadedSessionComputesOnlyTheLastTokenAndWritesTheSame) 
 INSTANTIATE_TEST_SUITE_P(Models, EngineStateTest,
                          ::testing::Values("tiny-llama", "tiny-gemma3", "tiny-mamba", "tiny-lfm2"),
                          [](const auto& info) { return std::string(info.param).substr(5); });
+
+// K and V over two devices are saved as if they were on one.
+TEST(OffloadedStates, LoadOnTheCpuAndTheOtherWayRound) {
+    for (const char* model : {"tiny-llama", "tiny-gemma3", "tiny-lfm2"}) {
+        SCOPED_TRACE(model);
+        const std::string path = std::string(CELLAR_TEST_DATA "/models/") + model + ".gguf";
+        const auto near = open_model(path), far = open_model(path, offloading("2"));
+        Writer here(*near, 256, 256), there(*far, 256, 256), back(*near, 256, 256);
+        const Tokens prompt = prompt_of(70);
+        const Tokens half = there.write(prompt, 10).tokens;
+        const Bytes state = there.save(joined(prompt, half));
+        const auto text = here.load(state);
+        ASSERT_TRUE(text) << text.error().message;
+        EXPECT_EQ(here.save(*text).size(), state.size());
+        const Tokens more = here.write(*text, 10).tokens;
+        EXPECT_EQ(more, there.write(*text, 10).tokens);
+
+        ASSERT_TRUE(there.load(here.save(joined(*text, more))));
+        const Text last = there.write(joined(*text, more), 10);
+        EXPECT_EQ(last.usage.computed, 10u);
+        EXPECT_EQ(last.tokens, back.write(joined(*text, more), 10).tokens);
+    }
+}
 
 class LlamaStateTest : public ::testing::Test {
 protected:

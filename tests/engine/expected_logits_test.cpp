@@ -23,6 +23,7 @@ using testing::choose;
 using testing::Decoding;
 using testing::expected;
 using testing::max_difference;
+using testing::offloading;
 using testing::open_model;
 using testing::Row;
 using testing::Way;
@@ -45,13 +46,6 @@ DecoderOptions f32_options(uint32_t max_ubatch, Way way) {
 
 // A model of tests/data/models, by name, how its steps are computed, and what of it is offloaded.
 using Cut = std::tuple<const char*, uint32_t, Way, const char*>;
-
-LoadOptions offloading(const char* layers) {
-    LoadOptions options;
-    if (*layers == '\0' || !testing::far_device()) return options;
-    options.offloads.push_back(Offload::parse(std::string(layers) + "@FAR0").value());
-    return options;
-}
 
 class TinyModelTest : public ::testing::TestWithParam<Cut> {
 protected:

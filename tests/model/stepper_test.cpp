@@ -9,6 +9,7 @@
 
 #include "attention/attention.h"
 #include "gguf/gguf_file.h"
+#include "model/attention_parts.h"
 #include "testing/far_memory.h"
 #include "testing/gguf_bytes.h"
 
@@ -32,17 +33,18 @@ protected:
     static constexpr uint32_t kMaxUbatch = 32;
 
     void SetUp() override {
-        make_memory(nullptr);
+        make_memory({nullptr});
         auto stepper = create({});
         ASSERT_TRUE(stepper) << stepper.error().message;
         stepper_ = std::move(*stepper);
     }
 
-    void make_memory(ggml_backend_buffer_type* buffer_type) {
+    // Layers take turns with these.
+    void make_memory(const std::vector<ggml_backend_buffer_type*>& buffer_types) {
         MemoryConfig config;
         config.layers = model_->info().layers;
-        for (LayerKv& layer : config.layers)
-            layer.buffer_type = buffer_type;
+        for (size_t i = 0; i < config.layers.size(); i++)
+            config.layers[i].buffer_type = buffer_types[i % buffer_types.size()];
         config.n_cells = kCells;
         auto memory = Memory::create(config);
         ASSERT_TRUE(memory) << memory.error().message;
@@ -50,16 +52,18 @@ protected:
         memory_ = std::move(*memory);
     }
 
-    // Logits of a batch in a fresh memory of that type.
-    std::vector<float> logits_in(ggml_backend_buffer_type* buffer_type, const Batch& batch) {
-        make_memory(buffer_type);
+    // Logits of a batch in a fresh memory of these types.
+    std::vector<float> logits_in(const std::vector<ggml_backend_buffer_type*>& buffer_types,
+                                 const Batch& batch) {
+        make_memory(buffer_types);
         auto stepper = create({});
         if (!stepper) {
             ADD_FAILURE() << stepper.error().message;
             return {};
         }
+        stepper_ = std::move(*stepper);
         const Plan plan = prepare(batch);
-        auto logits = (*stepper)->compute(batch, plan, 0);
+        auto logits = stepper_->compute(batch, plan, 0);
         if (!logits) {
             ADD_FAILURE() << logits.error().message;
             return {};
@@ -213,13 +217,13 @@ TEST_F(StepperTest, ThreadsDoNotChangeWhatIsComputed) {
 TEST_F(StepperTest, WhatTheKernelCannotReadTakesTheGraphPath) {
     if (!far_memory()) GTEST_SKIP() << "this ggml lets no test make a buffer type";
     const Batch batch = tokens(30, 0, true);
-    const std::vector<float> expected = logits_in(nullptr, batch);
-    const std::vector<float> far = logits_in(far_memory(), batch);
+    const std::vector<float> expected = logits_in({nullptr}, batch);
+    const std::vector<float> far = logits_in({far_memory()}, batch);
     ASSERT_EQ(far.size(), expected.size());
     for (size_t i = 0; i < expected.size(); i++) {
         ASSERT_NEAR(far[i], expected[i], 1e-4f) << i;
     }
-    EXPECT_EQ(beyond_kernel(*memory_, 0), 0U);
+    EXPECT_FALSE(kernel_reads(*memory_, 0));
     EXPECT_TRUE(create({.attention = AttentionChoice::kGraph}));
     const auto kernel = create({.attention = AttentionChoice::kKernel});
     ASSERT_FALSE(kernel);
@@ -228,9 +232,38 @@ TEST_F(StepperTest, WhatTheKernelCannotReadTakesTheGraphPath) {
         << kernel.error().message;
 }
 
+// The group attends in two parts, each by its own plan of the same cells.
+TEST_F(StepperTest, LayersThatTheKernelCanReadTakeItBesideOthersThatItCannot) {
+    if (!far_memory()) GTEST_SKIP() << "this ggml lets no test make a buffer type";
+    const Batch batch = tokens(30, 0, true);
+    const std::vector<float> expected = logits_in({nullptr}, batch);
+    const StepperStats alone = stepper_->stats();
+    const std::vector<float> mixed = logits_in({nullptr, far_memory()}, batch);
+    ASSERT_EQ(mixed.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); i++) {
+        ASSERT_NEAR(mixed[i], expected[i], 1e-4f) << i;
+    }
+    EXPECT_EQ(stepper_->stats().attended_cells, alone.attended_cells);
+    EXPECT_EQ(stepper_->stats().read_cells, alone.read_cells);
+
+    const auto parts = choose_attention(*memory_, AttentionChoice::kAuto, {});
+    ASSERT_TRUE(parts);
+    ASSERT_EQ(parts->parts.size(), 2U);
+    EXPECT_EQ(parts->parts[0].options.path, AttentionPath::kKernel);
+    EXPECT_EQ(parts->parts[1].options.path, AttentionPath::kGraph);
+    EXPECT_EQ(parts->of_layer, (std::vector<std::optional<size_t>>{0, 1, 0, 1}));
+    const auto all = choose_attention(*memory_, AttentionChoice::kGraph, {});
+    ASSERT_TRUE(all);
+    EXPECT_EQ(all->parts.size(), 1U);
+    const auto refused = choose_attention(*memory_, AttentionChoice::kKernel, {});
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message.find("layer 1 are in FAR"), std::string::npos)
+        << refused.error().message;
+}
+
 TEST_F(StepperTest, MemoryOfAnotherDeviceIsRefusedBeforeAnythingReadsIt) {
     if (!far_memory()) GTEST_SKIP() << "this ggml lets no test make a buffer type";
-    make_memory(far_memory(false));
+    make_memory({far_memory(false)});
     const auto made = create({});
     ASSERT_FALSE(made);
     EXPECT_EQ(made.error().code, Code::kUnsupported);
