@@ -140,6 +140,7 @@ void Loading::commit() {
                                        track.begin);
         }
         take_checkpoints(s);
+        if (request_.trim) cells_->expire(id, nullptr);
         cells_->drop_if_empty(id);
     }
     close();

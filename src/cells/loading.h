@@ -44,6 +44,7 @@ struct LoadRequest {
     std::vector<std::optional<LoadGroup>> groups;  // [n_groups]; none: it keeps what it holds
     // [n_seqs] ascending positions that each sequence can go back to; or empty: none
     std::vector<std::vector<Pos>> checkpoints = {};
+    bool trim = false;  // see Loading::commit
 };
 
 // A load under way: pages are taken and visible to nobody. Their owner writes the rows, then
@@ -86,7 +87,8 @@ public:
 
     // Makes the cells visible. In groups that are not loaded, cells behind the last loaded position
     // are forgotten. What this memory keeps less of than the one that was saved (windows,
-    // roll-back) goes with the next token, checkpoints beyond its limits at once. O(runs + pages).
+    // roll-back) goes with the next token, or at once if asked to `trim`; checkpoints beyond its
+    // limits go at once. O(runs + pages).
     // An open load only; it cannot fail.
     void commit();
 

@@ -81,9 +81,9 @@ Result<std::vector<Token>> Engine::load_beside(const Session& session, SeqId bes
                                                const Identity& identity, Source& source,
                                                const LoadSessionOptions& options) {
     Memory& memory = decoder_.memory();
-    auto loaded =
-        load_state(memory, identity, source,
-                   {.into = beside, .convert = options.convert, .progress = options.progress});
+    auto loaded = load_state(
+        memory, identity, source,
+        {.into = beside, .convert = options.convert, .progress = options.progress, .trim = true});
     if (!loaded) {
         return pass(std::move(loaded));
     }

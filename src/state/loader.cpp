@@ -91,6 +91,7 @@ public:
         if (!selection) return pass(std::move(selection));
         selection_ = *std::move(selection);
         LoadRequest request = make_request(head_, selection_);
+        request.trim = options_.trim;
         if (auto fine = check_spans(head_, request, memory_); !fine) return pass(std::move(fine));
         auto loading = memory_.begin_load(std::move(request));
         if (!loading) return pass(std::move(loading));

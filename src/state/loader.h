@@ -22,6 +22,9 @@ struct LoadStateOptions {
     std::vector<uint32_t> groups = {};  // the groups to load; none: all that were saved
     bool convert = false;               // keys and values of another type are converted
     StateProgress progress = {};        // may be empty
+    // What this memory would not have kept of windows and states goes at once, not with the next
+    // token: what a sequence stands on then is what one that was computed here would.
+    bool trim = false;
 };
 
 struct LoadedSequence {
