@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/pool_sizes.h"
+
 namespace cellar {
 
 Result<std::unique_ptr<Decoder>> Decoder::create(const Model& model,
@@ -24,6 +26,7 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const Model& model,
     config.max_checkpoints = options.max_checkpoints;
     config.n_states = options.n_states;
     config.max_ubatch = options.max_ubatch;
+    size_pools(config, options.n_sequences, options.spare_pages);
     auto memory = Memory::create(config);
     if (!memory) {
         return pass(std::move(memory));
@@ -39,6 +42,10 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const Model& model,
     }
     std::unique_ptr<Decoder> decoder(new Decoder());
     decoder->split_.max_ubatch = options.max_ubatch;
+    decoder->max_texts_ = texts_that_fit((*memory)->config(), options.n_sequences);
+    if (has_small_pools((*memory)->config())) {
+        decoder->spare_pages_ = options.spare_pages;
+    }
     decoder->memory_ = std::move(*memory);
     decoder->stepper_ = std::move(*stepper);
     return decoder;

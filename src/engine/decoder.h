@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,7 +33,13 @@ struct DecoderOptions {
     bool swa_full = false;         // sliding groups keep what their windows have passed
     uint32_t n_rollback = 0;       // newest positions that a sequence can always take back
     uint32_t max_checkpoints = 0;  // of one sequence
-    uint32_t n_states = 128;
+    uint32_t n_states = 128;       // 0: as n_sequences need
+    // Sequences that will hold tokens at the same time, at most: pools of sliding groups, unless
+    // swa_full, get the cells that so many need (pool_sizes.h) instead of n_cells. 0: unknown.
+    uint32_t n_sequences = 0;
+    // Pages that each may need in a sliding group beyond those of its tokens in a row: kShiftPages
+    // where texts are shifted, and kReusePages where their parts are used again.
+    uint32_t spare_pages = 0;
 };
 
 // A model with its memory and compute: the loop prepare, compute, commit over a whole batch.
@@ -56,11 +63,18 @@ public:
 
     Memory& memory() { return *memory_; }
     const Memory& memory() const { return *memory_; }
+    // Sequences that it has room for beside each other as far as windows and states go, whatever
+    // their lengths; SIZE_MAX: any number. See pool_sizes.h.
+    size_t max_texts() const { return max_texts_; }
+    // As asked; UINT32_MAX where no sliding group's pool is smaller than n_cells.
+    uint32_t spare_pages() const { return spare_pages_; }
     const Stepper& stepper() const { return *stepper_; }
 
 private:
     Decoder() = default;
     SplitOptions split_;
+    size_t max_texts_ = SIZE_MAX;
+    uint32_t spare_pages_ = UINT32_MAX;
     std::unique_ptr<Memory> memory_;
     std::unique_ptr<Stepper> stepper_;
 };
