@@ -23,7 +23,7 @@ enum class Code {
     kCancelled,        // the caller asked to stop
 };
 
-// What was asked of a pool and what it had, in cells.
+// What was asked of a memory and what it had: cells, or states or sequences if the message says so.
 struct Room {
     uint64_t needed = 0;
     uint64_t free = 0;

@@ -14,6 +14,11 @@ Result<std::unique_ptr<Engine>> Engine::create(Decoder& decoder, const EngineOpt
                     fmt::format("a context of {} tokens does not fit a memory of {} cells",
                                 options.n_ctx, n_cells));
     }
+    if (decoder.max_texts() == 0) {
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a memory of {} states has too few for one text",
+                                decoder.memory().config().n_states));
+    }
     if (options.step_tokens == 0) {
         return fail(Code::kInvalidArgument, "a step must compute at least 1 token");
     }
@@ -23,7 +28,8 @@ Result<std::unique_ptr<Engine>> Engine::create(Decoder& decoder, const EngineOpt
 Engine::Engine(Decoder& decoder, const EngineOptions& options)
     : options_(options),
       decoder_(decoder),
-      scheduler_(decoder.memory().config().n_cells, decoder.memory().config().page_size),
+      scheduler_(decoder.memory().config().n_cells, decoder.memory().config().page_size,
+                 decoder.max_texts()),
       batch_(decoder.memory().config().n_pos) {
 }
 
@@ -112,14 +118,30 @@ void Engine::admit() {
             return;
         } else {
             // Only idle sessions stand in its way, and nothing here will ever remove them.
-            const uint64_t free = scheduler_.free_cells() + held_already;
-            Error error{Code::kNoRoom,
-                        fmt::format("the request needs {} cells, but sessions leave only {} free",
-                                    next->cells, free),
-                        Room{next->cells, free, 0}};
-            end(*next, std::move(error));
+            end(*next, blocked(*next, held_already));
         }
     }
+}
+
+// Why a task that has `held` cells is not admitted.
+Error Engine::blocked(const Task& task, uint64_t held) const {
+    const uint64_t free = scheduler_.free_cells() + held;
+    if (task.cells > free) {
+        return {Code::kNoRoom,
+                fmt::format("the request needs {} cells, but sessions leave only {} free",
+                            task.cells, free),
+                Room{task.cells, free, 0}};
+    }
+    return no_text("the request");
+}
+
+Error Engine::no_text(std::string_view who) const {
+    const size_t most = decoder_.max_texts(), free = scheduler_.free_texts();
+    return {Code::kNoRoom,
+            fmt::format("{} needs a sequence, but requests and sessions leave {} free of the {} "
+                        "that the memory has room for",
+                        who, free, most),
+            Room{1, free, 0}};
 }
 
 Result<void> Engine::begin(Task& task) {

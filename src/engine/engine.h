@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -43,15 +44,17 @@ struct LoadSessionOptions {
 // thread-safe.
 class Engine {
 public:
-    // `decoder` must outlive the engine. Errors: kInvalidArgument for options that do not fit it.
+    // `decoder` must outlive the engine, which keeps to Decoder::max_texts. Errors:
+    // kInvalidArgument for options that do not fit it, or a memory without room for one text.
     static Result<std::unique_ptr<Engine>> create(Decoder& decoder, const EngineOptions& options);
 
     // Queues a request. Errors: kInvalidArgument for a prompt that is empty or holds what is no
     // token, for absurd sampling, for a context shift that keeps the whole context, or for one, or
-    // a reuse of chunks, that the memory has no pages for (kShiftPages, kReusePages); kBadRange for
-    // a prompt longer than the context (of a session that may shift, for one with more new tokens
-    // than that) or an unknown session; kUnsupported for a context shift in a memory that cannot
-    // move positions; kBusy for a session with another request.
+    // a reuse of chunks, that the memory has no pages for (kShiftPages, kReusePages), or a reuse
+    // where there is never room for a second text, its fork; kBadRange for a prompt longer than the
+    // context (of a session that may shift, for one with more new tokens than that) or an unknown
+    // session; kUnsupported for a context shift in a memory that cannot move positions; kBusy for a
+    // session with another request.
     Result<RequestId> submit(Request request);
 
     // The request ends with kCancelled in the next step. Unknown or ended ones: does nothing.
@@ -84,7 +87,8 @@ public:
     // text: a prompt that begins with it computes only what is not held. On error the session is as
     // it was. Errors: as save, and as load_state; kBadRange for more tokens than the context has
     // room for, kUnsupported for what is no text from position 0 on, kNoRoom when requests and
-    // sessions have set aside too much; kInvalidArgument for tokens that are none.
+    // sessions have set aside too much: of cells, or no text is free for the time of loading, since
+    // what the session holds stays until all is well; kInvalidArgument for tokens that are none.
     Result<std::vector<Token>> load(SessionId id, const Identity& identity, Source& source,
                                     const LoadSessionOptions& options = {});
 
@@ -111,6 +115,8 @@ private:
     uint64_t spare_pages(const Request& request, bool shifts) const;
     uint64_t cells_for(const Task& task) const;
     void admit();
+    Error blocked(const Task& task, uint64_t held) const;
+    Error no_text(std::string_view who) const;
     Result<void> begin(Task& task);
     bool reuses(const Request& request) const;
     void reuse(Task& task, Session& session);

@@ -71,6 +71,19 @@ Result<void> Engine::check_spare(const Request& request) const {
                         options_.n_ctx, request.context_shift ? "shifts" : "moves what it reuses",
                         cells, config.n_cells));
     }
+    if (pages > decoder_.spare_pages()) {
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a text that {} needs {} spare pages of its sliding windows, and "
+                                "this memory was made with {}",
+                                request.context_shift ? "shifts" : "moves what it reuses", pages,
+                                decoder_.spare_pages()));
+    }
+    if (reuses(request) && decoder_.max_texts() < 2) {
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a text that moves what it reuses needs room for 2 sequences, and "
+                                "this memory has it for {}",
+                                decoder_.max_texts()));
+    }
     return {};
 }
 

@@ -67,9 +67,12 @@ void Engine::reuse(Task& task, Session& session) {
     task.usage.cached = static_cast<uint32_t>(task.n_computed);
 }
 
-// False, and nothing has changed, if the memory cannot.
+// False, and nothing has changed, if the memory cannot or has no text free for the fork.
 bool Engine::fork_runs_of(Task& task, Session& session, const std::vector<CommonRun>& runs) {
     Memory& memory = decoder_.memory();
+    if (!scheduler_.take_text()) {
+        return false;
+    }
     const SeqId fork = take_seq();
     task.fork = fork;
     const size_t begun = in_a_row(runs);
@@ -122,6 +125,7 @@ void Engine::drop_fork(Task& task) {
     if (task.fork) {
         forget(*task.fork);
         free_seqs_.push_back(*task.fork);
+        scheduler_.give_text();
         task.fork.reset();
     }
 }

@@ -67,8 +67,12 @@ Result<std::vector<Token>> Engine::load(SessionId id, const Identity& identity, 
         return pass(std::move(applied));
     }
     // First beside the session, so that it changes only when all is well.
+    if (!scheduler_.take_text()) {
+        return tl::unexpected<Error>(no_text("the state"));
+    }
     const SeqId beside = take_seq();
     auto text = load_beside(**session, beside, identity, source, options);
+    scheduler_.give_text();
     if (text) {
         take_over(**session, beside, *text);
     }

@@ -28,7 +28,8 @@ struct Request {
     // Of what the session holds elsewhere than the prompt has it, use runs of at least so many
     // tokens again, moved to their place: up to kReuseJoints, an approximation (chunk_reuse.h). 0:
     // only what both begin with, exactly. So too where the memory cannot move positions, a window
-    // does not reach back to what would have to be kept, or the prompt is longer than the context.
+    // does not reach back to what would have to be kept, others take all sequences that there is
+    // room for, or the prompt is longer than the context.
     uint32_t reuse_chunks = 0;
 };
 

@@ -22,7 +22,8 @@ void Scheduler::add(std::unique_ptr<Task> task, uint64_t cells) {
 }
 
 Task* Scheduler::admit(uint64_t held) {
-    if (waiting_.empty() || waiting_.front()->cells > free_ + in_pages(held)) {
+    if (waiting_.empty() || waiting_.front()->cells > free_ + in_pages(held) ||
+        (held == 0 && !take_text())) {
         return nullptr;
     }
     free_ = free_ + in_pages(held) - waiting_.front()->cells;
@@ -65,11 +66,31 @@ void Scheduler::remove(RequestId id, uint64_t kept) {
     if (it != running_.end()) {
         assert(in_pages(kept) <= (*it)->cells);
         free_ += (*it)->cells - in_pages(kept);
+        free_texts_ += kept == 0 ? 1 : 0;
         running_.erase(it);
     } else {
         // Nothing was set aside yet.
         waiting_.erase(std::find_if(waiting_.begin(), waiting_.end(), is_it));
     }
+}
+
+void Scheduler::set_aside(uint64_t cells) {
+    assert(cells == 0 || (in_pages(cells) <= free_ && free_texts_ > 0));
+    free_ -= in_pages(cells);
+    free_texts_ -= cells > 0 ? 1 : 0;
+}
+
+void Scheduler::give_back(uint64_t cells) {
+    free_ += in_pages(cells);
+    free_texts_ += cells > 0 ? 1 : 0;
+}
+
+bool Scheduler::take_text() {
+    if (free_texts_ == 0) {
+        return false;
+    }
+    free_texts_--;
+    return true;
 }
 
 Task* Scheduler::find(RequestId id) const {

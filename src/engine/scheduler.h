@@ -40,7 +40,8 @@ struct Task {
 };
 
 // Decides what each step computes. Every running task has the cells of its longest possible text
-// set aside, so that no step runs out of room halfway; others wait, in order of arrival.
+// set aside, and one of the texts that windows and states have room for, so that no step runs out
+// of room halfway; others wait, in order of arrival.
 class Scheduler {
 public:
     // Work for one task in one step.
@@ -49,14 +50,17 @@ public:
         size_t count = 0;  // of task->tokens, from n_computed on
     };
 
-    // `n_cells`: of the pool, to be set aside in whole pages.
-    Scheduler(uint64_t n_cells, uint32_t page_size) : free_(n_cells), page_size_(page_size) {}
+    // `n_cells`: of the pool, to be set aside in whole pages. `n_texts`: sequences with tokens that
+    // there may be, a task's or a session's or others.
+    Scheduler(uint64_t n_cells, uint32_t page_size, size_t n_texts = SIZE_MAX)
+        : free_(n_cells), free_texts_(n_texts), page_size_(page_size) {}
 
     // Queues a task whose text will need at most `cells`.
     void add(std::unique_ptr<Task> task, uint64_t cells);
 
-    // The task to run next, if its cells are free beside `held` cells that it has already: it joins
-    // the running ones. Null when none waits or the first does not fit.
+    // The task to run next, if its cells are free beside `held` cells that it has already, and a
+    // text unless it has some: it joins the running ones. Null when none waits or the first does
+    // not fit.
     Task* admit(uint64_t held);
 
     // The first of the tasks that wait, or null.
@@ -66,23 +70,31 @@ public:
     // the budget; then prompts, first come first served. So a long prompt never halts the others.
     std::vector<Pick> pick(size_t budget);
 
-    // Takes a task out, running or waiting. Of a running one's cells, `kept` stay set aside.
+    // Takes a task out, running or waiting. Of a running one's cells, `kept` stay set aside, and
+    // its text if there are any.
     void remove(RequestId id, uint64_t kept);
 
-    // Sets aside free cells, or frees what this or a removal kept.
-    void set_aside(uint64_t cells) { free_ -= in_pages(cells); }
-    void give_back(uint64_t cells) { free_ += in_pages(cells); }
+    // Sets aside the cells of a text and the text, or frees what this or a removal kept. Both must
+    // be free; no cells are no text.
+    void set_aside(uint64_t cells);
+    void give_back(uint64_t cells);
+
+    // Sets aside a text whose cells are counted elsewhere; false if none is free. And frees it.
+    bool take_text();
+    void give_text() { free_texts_++; }
 
     Task* find(RequestId id) const;
     bool empty() const { return waiting_.empty() && running_.empty(); }
     bool any_running() const { return !running_.empty(); }
     uint64_t free_cells() const { return free_; }
+    size_t free_texts() const { return free_texts_; }
     uint64_t in_pages(uint64_t cells) const {
         return (cells + page_size_ - 1) / page_size_ * page_size_;
     }
 
 private:
-    uint64_t free_;  // cells set aside for nobody
+    uint64_t free_;      // cells set aside for nobody
+    size_t free_texts_;  // n_texts less the sequences with tokens; at SIZE_MAX they never run out
     uint32_t page_size_;
     size_t turn_ = 0;  // index into running_ of the decoding task to serve first
     std::deque<std::unique_ptr<Task>> waiting_;

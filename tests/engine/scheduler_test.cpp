@@ -106,6 +106,55 @@ TEST_F(SchedulerTest, CellsThatASessionHoldsCountOnceAndReturn) {
     EXPECT_EQ(scheduler_.free_cells(), 100u);
 }
 
+TEST_F(SchedulerTest, TasksWaitForATextInOrder) {
+    scheduler_ = Scheduler(100, 10, 2);
+    const RequestId first = add(1, 10);
+    for (int i = 0; i < 3; i++) {
+        add(1, 10);
+    }
+    admit();
+    EXPECT_EQ(step(100), (Picks{{0, 1}, {1, 1}}));
+    EXPECT_EQ(scheduler_.free_texts(), 0u);
+    EXPECT_EQ(scheduler_.free_cells(), 80u);
+    scheduler_.remove(first, 0);
+    admit();
+    EXPECT_EQ(step(100), (Picks{{1, 1}, {2, 1}}));
+    EXPECT_EQ(scheduler_.free_texts(), 0u);
+}
+
+TEST_F(SchedulerTest, TextsThatSessionsHoldCountOnceAndReturn) {
+    scheduler_ = Scheduler(100, 10, 1);
+    const RequestId first = add(1, 20);
+    admit();
+    scheduler_.remove(first, 15);  // its session keeps the text
+    const RequestId second = add(1, 20);
+    EXPECT_EQ(scheduler_.admit(0), nullptr);
+    EXPECT_EQ(scheduler_.free_cells(), 80u);
+    EXPECT_NE(scheduler_.admit(15), nullptr);  // the same session goes on
+    scheduler_.remove(second, 0);              // and is emptied
+    EXPECT_EQ(scheduler_.free_texts(), 1u);
+    scheduler_.set_aside(0);  // nothing is no text
+    scheduler_.give_back(0);
+    EXPECT_EQ(scheduler_.free_texts(), 1u);
+    scheduler_.set_aside(15);
+    EXPECT_FALSE(scheduler_.take_text());
+    scheduler_.give_back(15);
+    EXPECT_TRUE(scheduler_.take_text());
+    add(1, 20);
+    EXPECT_EQ(scheduler_.admit(0), nullptr);
+    scheduler_.give_text();
+    EXPECT_NE(scheduler_.admit(0), nullptr);
+}
+
+TEST_F(SchedulerTest, AWaitingTaskHasNoTextToReturn) {
+    scheduler_ = Scheduler(100, 10, 1);
+    add(1, 10);
+    const RequestId second = add(1, 10);
+    admit();
+    scheduler_.remove(second, 0);
+    EXPECT_EQ(scheduler_.free_texts(), 0u);
+}
+
 TEST_F(SchedulerTest, WaitingTasksAreRemovedWithoutATrace) {
     add(1, 100);
     const RequestId second = add(1, 100);
