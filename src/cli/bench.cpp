@@ -17,6 +17,7 @@
 #include "cli/loaded_model.h"
 #include "cli/options.h"
 #include "cli/state_file.h"
+#include "engine/context_shift.h"
 
 namespace cellar::cli {
 
@@ -121,6 +122,14 @@ BenchWork work_of(const Options& options) {
                            : options.work;
 }
 
+DecoderOptions memory_for(const Options& options, const BenchWork& work, uint32_t n_cells) {
+    DecoderOptions memory = options.compute.decoder_options(n_cells);
+    memory.n_states = 0;
+    memory.n_sequences = work.seqs;
+    memory.spare_pages = options.shift ? kShiftPages : 0;
+    return memory;
+}
+
 Result<void> bench_state(const Options& options, const LoadedModel& loaded, Decoder& decoder) {
     const Identity identity = identity_of(loaded, decoder.memory());
     auto times =
@@ -141,7 +150,7 @@ Result<void> bench(const Options& options) {
     if (!loaded) {
         return pass(std::move(loaded));
     }
-    auto decoder = Decoder::create(*loaded->model, options.compute.decoder_options(*n_cells));
+    auto decoder = Decoder::create(*loaded->model, memory_for(options, work, *n_cells));
     if (!decoder) {
         return pass(std::move(decoder));
     }

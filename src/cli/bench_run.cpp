@@ -46,8 +46,7 @@ Result<uint32_t> BenchWork::cells_needed(uint32_t page_size) const {
 
 Result<BenchTimes> BenchRun::run() {
     BenchTimes times;
-    const PagePool& pool = decoder_.memory().cells().pool(0);
-    times.cells = uint64_t{pool.n_pages()} * pool.page_size();
+    times.cells = decoder_.memory().config().n_cells;
     if (auto warm = warm_up(); !warm) {
         return pass(std::move(warm));
     }

@@ -34,7 +34,7 @@ struct BenchTimes {
     uint64_t attended_cells = 0;
     uint64_t read_cells = 0;
     uint64_t graphs_built = 0;
-    uint64_t cells = 0;  // of the memory
+    uint64_t cells = 0;  // of the memory: each full group's
 };
 
 // Does the work on a decoder whose memory is empty. Comparable with llama-batched-bench and

@@ -71,10 +71,14 @@ Result<void> set_numbers(const JsonFields& fields, DecoderOptions& options) {
         }
     }
     for (const Setting& setting : {Setting{"n_rollback", 1024, options.n_rollback},
-                                   Setting{"checkpoints", 1024, options.max_checkpoints}}) {
+                                   Setting{"checkpoints", 1024, options.max_checkpoints},
+                                   Setting{"sequences", kMaxInt, options.n_sequences}}) {
         if (auto set = set_whole(fields, setting.key, 0, setting.high, setting.value); !set) {
             return set;
         }
+    }
+    if (options.n_sequences > 0) {
+        options.n_states = 0;
     }
     auto swa_full = fields.boolean_or("swa_full", options.swa_full);
     if (!swa_full) {

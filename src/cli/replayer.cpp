@@ -84,7 +84,7 @@ const std::vector<Replayer::Operation>& Replayer::operations() {
         {"new",
          {"cells", "budget_bytes", "grow_step", "defrag_threshold", "defrag_cells", "type_k",
           "type_v", "attention", "ubatch", "page", "threads", "swa_full", "n_rollback",
-          "checkpoints"},
+          "checkpoints", "sequences"},
          &Replayer::make_new},
         {"decode", {"items", "logits", "top", "abort_after_ubatch"}, &Replayer::decode},
         {"seq_rm", {"seq", "p0", "p1"}, &Replayer::seq_rm},

@@ -48,6 +48,23 @@ void add_writer_options(CLI::App& app, WriterOptions& options) {
     });
 }
 
+namespace {
+
+// One text at a time, and the fork of what it uses again.
+DecoderOptions memory_for(const WriterOptions& options, uint32_t n_ctx) {
+    const bool shifts = options.context_shift.has_value(), reuses = options.reuse_chunks > 0;
+    const uint32_t page = options.compute.page;
+    const uint32_t spare =
+        (shifts ? Engine::shift_cells(page) : 0) + (reuses ? Engine::reuse_cells(page) : 0);
+    DecoderOptions memory = options.compute.decoder_options(n_ctx + spare);
+    memory.n_states = 0;
+    memory.n_sequences = reuses ? 2 : 1;
+    memory.spare_pages = (shifts ? kShiftPages : 0) + (reuses ? kReusePages : 0);
+    return memory;
+}
+
+}  // namespace
+
 Result<Writer> Writer::create(const WriterOptions& options) {
     Writer writer;
     auto loaded = load(options.model, WithTokenizer::kYes, options.compute.offloads, options.rope);
@@ -61,11 +78,7 @@ Result<Writer> Writer::create(const WriterOptions& options) {
         complain(fmt::format("note: the model was trained on {} tokens of context, not {}",
                              info.n_ctx_train, n_ctx));
     }
-    const uint32_t page = options.compute.page;
-    const uint32_t spare = (options.context_shift ? Engine::shift_cells(page) : 0) +
-                           (options.reuse_chunks > 0 ? Engine::reuse_cells(page) : 0);
-    auto decoder =
-        Decoder::create(*writer.loaded->model, options.compute.decoder_options(n_ctx + spare));
+    auto decoder = Decoder::create(*writer.loaded->model, memory_for(options, n_ctx));
     if (!decoder) {
         return pass(std::move(decoder));
     }

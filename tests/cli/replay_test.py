@@ -112,6 +112,39 @@ class ReplayTest(CellarTest):
         self.assertEqual(len(answers[3]["sequences"]), 1)
         self.assertTrue(answers[4]["ok"])
 
+    def test_windows_of_a_long_text_stay_in_the_pool_of_one_sequence(self):
+        window, ubatch, page, n_rollback, total, batch = 32, 64, 8, 5, 16000, 1000
+        new = {**NEW, "cells": total, "ubatch": ubatch, "page": page, "n_rollback": n_rollback}
+        tokens = [(i * i + 7 * i) % 128 for i in range(total)]
+        steps = []
+        for at in range(0, total, batch):
+            steps += [{"op": "decode", "items": [{"seq": 0, "tokens": tokens[at:at + batch]}],
+                       "logits": "last" if at + batch == total else "none"},
+                      {"op": "view", "groups": True}]
+        gemma = DATA / "models/tiny-gemma3.gguf"
+        bounded, full = [self.json_lines("replay", "-m", gemma, "-",
+                                         stdin=script({**new, **kind}, *steps))
+                         for kind in [{"sequences": 1}, {"swa_full": True}]]
+        for decoded, view in zip(bounded[1::2], bounded[2::2]):
+            self.assertTrue(decoded["ok"], decoded)
+            held, sliding = sorted(view["groups"], key=lambda group: -group["max_cells"])
+            # What a step takes besides is room in the pool, which no decode found full.
+            self.assertLessEqual(sliding["max_cells"], window + n_rollback + ubatch + 2 * page)
+            self.assertLessEqual(sliding["used_cells"], window + n_rollback + 2 * page)
+            self.assertGreaterEqual(sliding["used_cells"], window - 1 + n_rollback)
+            self.assertEqual(held["used_cells"], held["sequences"][0]["pos_max"] + 1)
+        self.assertEqual(held["used_cells"], total)
+        self.assert_close(bounded[-2]["logits"], full[-2]["logits"], 1e-3)
+        self.assertLess(bounded[0]["bytes"], 0.51 * full[0]["bytes"])  # half of its layers slide
+
+    def test_states_are_those_of_the_sequences_asked_for(self):
+        decode = {"op": "decode", "items": [{"seq": s, "tokens": [1, 2]} for s in range(3)]}
+        for sequences, room in [(3, True), (2, False)]:
+            answers = self.json_lines(
+                "replay", "-m", DATA / "models/tiny-mamba.gguf", "-",
+                stdin=script({**NEW, "sequences": sequences}, decode, decode))
+            self.assertEqual(answers[2]["ok"], room)
+
     def test_new_makes_a_fresh_memory_or_leaves_the_old(self):
         decode = {"op": "decode", "items": [{"seq": 0, "tokens": [1]}]}
         answers = self.replay(NEW, decode, {"op": "new", "cells": 8, "page": 3}, {"op": "view"},
