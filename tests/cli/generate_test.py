@@ -112,6 +112,16 @@ class GenerateTest(CellarTest):
             self.assertEqual(len(answer["tokens"]), 40 - 3 + 1)
             self.assertEqual(answer["stop_reason"], "length")
 
+    def test_windows_and_states_are_those_of_one_text(self):
+        for name, part in [("gemma3", 0.52), ("mamba", 0.03)]:  # half slides; 2 of 128 states
+            tiny, model = DATA / f"models/tiny-{name}.gguf", str(self.folder / f"{name}.gguf")
+            gguf_edit.make_chatty(tiny, model)
+            new = {"op": "new", "cells": 16384}
+            [unbounded] = self.json_lines("replay", "-m", tiny, "-", stdin=json.dumps(new))
+            answer = self.generate("-c", 16384, "-p", "abc", "-n", 3, "--ignore-eos", model=model)
+            self.assertEqual(len(answer["tokens"]), 3)
+            self.assertLess(answer["memory"]["cells"], part * unbounded["bytes"], name)
+
     def test_context_shift_goes_on_when_the_context_is_full(self):
         settings = ["-p", "x" * 50, "--raw", "-c", 64, "-n", 512, "--ignore-eos", "--temp", 0]
         shifted = self.generate(*settings, "--context-shift", 4)
