@@ -53,7 +53,7 @@ TurnGraph::TurnGraph(const Model& model, const Memory& memory, std::span<const C
     deltas_in_ = input(GGML_TYPE_I32);
     for (uint32_t i = 0; i < layers.size() && !rows_.empty(); i++) {
         const auto rope = model.rope(i, memory.config().n_cells);
-        if (layers[i].group == moves[0].group && rope) {
+        if (memory.keeps(i) && layers[i].group == moves[0].group && rope) {
             turn_layer(memory.k(i), layers[i].n_head_kv, *rope);
         }
     }

@@ -18,7 +18,8 @@ namespace cellar {
 size_t moves_at_once(std::span<const CellMove> moves);
 
 // The graph that turns the keys of copied cells in all layers of a group, in place: through f32
-// from the position of each move's source to that of its target. Running it twice turns twice.
+// from the position of each move's source to that of its target. Keys that layers share are turned
+// once, by the layer that keeps them. Running it twice turns twice.
 class TurnGraph {
 public:
     // `moves`: of one group, copied; those that do not turn are passed over.

@@ -3,6 +3,7 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 
+#include <cassert>
 #include <utility>
 
 namespace cellar {
@@ -93,11 +94,14 @@ ggml_tensor* StepGraph::rope(ggml_tensor* x, const Rope& rope) {
 
 ggml_tensor* StepGraph::attend(uint32_t layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                                const AttendParams& params) {
+    assert(parts_.of_layer[layer] && "the layer attends to nothing");
     return attention_[*parts_.of_layer[layer]]->attend(graph_, layer, q, k, v, params);
 }
 
 Recurrence& StepGraph::recurrence(uint32_t layer) {
-    return *recurrence_[memory_.config().layers[layer].group];
+    const uint32_t group = memory_.config().layers[layer].group;
+    assert(memory_.keeps(layer) && recurrence_[group] != nullptr && "the layer keeps no states");
+    return *recurrence_[group];
 }
 
 // llama.cpp scales a feed-forward product after its bias, and any other before.

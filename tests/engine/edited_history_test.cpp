@@ -10,6 +10,7 @@
 #include "cells/audit.h"
 #include "engine/decoding.h"
 #include "engine/list_llama.h"
+#include "engine/sharing_llama.h"
 #include "testing/poison.h"
 
 // The oracle of interior edits: after any history of appends, removals, shifts, divisions and
@@ -22,8 +23,10 @@ namespace {
 
 using testing::Decoding;
 using testing::ListLlama;
+using testing::Owners;
 using testing::poison;
 using testing::Row;
+using testing::SharingLlama;
 using testing::tiny_llama;
 using testing::Way;
 
@@ -35,7 +38,10 @@ struct EditCase {
     Way way;
     // Of logits, which lie within about 1. Cells one position off make 6e-5 and more in f32.
     double tolerance;
+    Owners owners = {};  // of layers that share keys and values or have none; empty: a plain llama
 };
+
+constexpr const char* kTinyLlama = CELLAR_TEST_DATA "/models/tiny-llama.gguf";
 
 std::ostream& operator<<(std::ostream& out, const EditCase& c) {
     return out << c.name;
@@ -158,8 +164,10 @@ protected:
     }
 
     std::mt19937 random_{GetParam().seed};
-    const ListLlama reference_{CELLAR_TEST_DATA "/models/tiny-llama.gguf"};
-    Decoding decoding_{tiny_llama(), options()};
+    const ListLlama reference_{kTinyLlama, GetParam().owners};
+    const std::unique_ptr<Model> sharing_ =
+        GetParam().owners.empty() ? nullptr : SharingLlama::load(kTinyLlama, GetParam().owners);
+    Decoding decoding_{sharing_ ? *sharing_ : tiny_llama(), options()};
     std::array<ListLlama::List, kSequences> lists_;
 };
 
@@ -194,15 +202,27 @@ TEST_P(EditedHistoryTest, NextLogitsAreThoseOfTheRecordedCellsWhereTheyStand) {
     }
 }
 
+// One layer in the middle shares, the next one has a feed-forward network only; or the last two
+// share those of two others.
+const Owners kSharedAndNone = {0, 0, std::nullopt, 3};
+const Owners kLastTwoShare = {0, 1, 1, 0};
+
 INSTANTIATE_TEST_SUITE_P(
     Histories, EditedHistoryTest,
-    ::testing::Values(EditCase{"page8_flash", 1, 8, KvType::kF32, Way::kFlash, 1e-5},
-                      EditCase{"page8", 2, 8, KvType::kF32, Way::kSoftMax, 1e-5},
-                      EditCase{"page1_kernel", 3, 1, KvType::kF32, Way::kKernel, 1e-5},
-                      EditCase{"page32_kernel", 4, 32, KvType::kF32, Way::kKernel, 1e-5},
-                      EditCase{"f16_flash", 5, 8, KvType::kF16, Way::kFlash, 5e-4},
-                      EditCase{"f16", 6, 8, KvType::kF16, Way::kSoftMax, 5e-4},
-                      EditCase{"f16_kernel", 7, 8, KvType::kF16, Way::kKernel, 5e-4}),
+    ::testing::Values(
+        EditCase{"page8_flash", 1, 8, KvType::kF32, Way::kFlash, 1e-5},
+        EditCase{"page8", 2, 8, KvType::kF32, Way::kSoftMax, 1e-5},
+        EditCase{"page1_kernel", 3, 1, KvType::kF32, Way::kKernel, 1e-5},
+        EditCase{"page32_kernel", 4, 32, KvType::kF32, Way::kKernel, 1e-5},
+        EditCase{"f16_flash", 5, 8, KvType::kF16, Way::kFlash, 5e-4},
+        EditCase{"f16", 6, 8, KvType::kF16, Way::kSoftMax, 5e-4},
+        EditCase{"f16_kernel", 7, 8, KvType::kF16, Way::kKernel, 5e-4},
+        EditCase{"shared_flash", 8, 8, KvType::kF32, Way::kFlash, 1e-5, kSharedAndNone},
+        EditCase{"shared", 9, 8, KvType::kF32, Way::kSoftMax, 1e-5, kLastTwoShare},
+        EditCase{"shared_kernel", 10, 8, KvType::kF32, Way::kKernel, 1e-5, kSharedAndNone},
+        EditCase{"shared_by_the_last_kernel", 11, 8, KvType::kF32, Way::kKernel, 1e-5,
+                 kLastTwoShare},
+        EditCase{"shared_f16_kernel", 12, 8, KvType::kF16, Way::kKernel, 5e-4, kSharedAndNone}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/types.h"
+#include "engine/sharing_llama.h"
 #include "gguf/gguf_file.h"
 
 namespace cellar::testing {
@@ -25,7 +26,7 @@ public:
     using Numbers = std::vector<double>;
 
     // What one token left behind: for each layer key (before rope) and value,
-    // [n_head_kv * head_dim].
+    // [n_head_kv * head_dim]; empty for layers that keep none.
     struct Kv {
         std::vector<Numbers> k, v;
     };
@@ -35,13 +36,17 @@ public:
     };
     using List = std::vector<Cell>;
 
-    explicit ListLlama(const std::string& path) : file_(std::move(*GgufFile::open(path))) {
+    // `owners`: see SharingLlama; empty: every layer attends to its own.
+    explicit ListLlama(const std::string& path, Owners owners = {})
+        : file_(std::move(*GgufFile::open(path))), owners_(std::move(owners)) {
         n_layer_ = count("llama.block_count");
         n_head_ = count("llama.attention.head_count");
         n_head_kv_ = count("llama.attention.head_count_kv");
         head_dim_ = count("llama.attention.key_length");
         eps_ = *file_.real("llama.attention.layer_norm_rms_epsilon");
         freq_base_ = *file_.real("llama.rope.freq_base");
+        for (auto i = static_cast<uint32_t>(owners_.size()); i < n_layer_; i++)
+            owners_.push_back(i);
         factors_ = tensor("rope_freqs.weight");
         if (factors_.empty()) factors_.assign(head_dim_ / 2, 1.0);
     }
@@ -65,10 +70,13 @@ public:
         for (size_t layer = 0; layer < n_layer_; layer++) {
             const std::string name = "blk." + std::to_string(layer) + ".";
             const Numbers normed = norm(x, name + "attn_norm.weight");
-            kv->k.push_back(linear(normed, name + "attn_k"));
-            kv->v.push_back(linear(normed, name + "attn_v"));
-            const Numbers q = linear(normed, name + "attn_q");
-            add(x, linear(attend(q, pos, list, layer), name + "attn_output"));
+            const bool keeps = owners_[layer] == layer;
+            kv->k.push_back(keeps ? linear(normed, name + "attn_k") : Numbers());
+            kv->v.push_back(keeps ? linear(normed, name + "attn_v") : Numbers());
+            if (owners_[layer]) {
+                const Numbers q = linear(normed, name + "attn_q");
+                add(x, linear(attend(q, pos, list, *owners_[layer]), name + "attn_output"));
+            }
             add(x, feed_forward(norm(x, name + "ffn_norm.weight"), name));
         }
         return linear(norm(x, "output_norm.weight"), "output");
@@ -183,6 +191,7 @@ private:
     }
 
     GgufFile file_;
+    Owners owners_;
     size_t n_layer_ = 0, n_head_ = 0, n_head_kv_ = 0, head_dim_ = 0;
     double eps_ = 0, freq_base_ = 0;
     Numbers factors_;  // [head_dim / 2] that a pair's frequency is divided by
