@@ -33,10 +33,11 @@ std::string kind_text(const GroupKind& kind) {
     return "recurrent";
 }
 
+// Layers with rows of their own.
 uint32_t layers_of(const StateHead& head, uint32_t group) {
-    return static_cast<uint32_t>(
-        std::count_if(head.layers.begin(), head.layers.end(),
-                      [group](const StateHead::Layer& layer) { return layer.group == group; }));
+    return static_cast<uint32_t>(std::count_if(
+        head.layers.begin(), head.layers.end(),
+        [group](const StateHead::Layer& layer) { return layer.group == group && layer.keeps(); }));
 }
 
 // Cells that the sequence sees in a group.

@@ -123,7 +123,10 @@ bool get_layer(ByteReader& in, const StateHead& head, StateHead::Layer& layer) {
            std::max(layer.values[0], layer.values[1]) <= kMaxValues;
 }
 
-bool has_rows(const StateHead& head, uint32_t layer) {
+// Both of a layer's sides have rows, of their type, or neither has.
+bool rows_fit(const StateHead& head, uint32_t layer) {
+    const StateHead::Layer& kept = head.layers[layer];
+    if (kept.values[0] == 0 && kept.values[1] == 0) return true;
     return head.row_bytes(layer, Side::kKeys) > 0 && head.row_bytes(layer, Side::kValues) > 0;
 }
 
@@ -164,7 +167,7 @@ Result<void> get_layers(ByteReader& in, StateHead& head) {
     head.layers.resize(in.get_count(sizeof(uint32_t) + 2 * sizeof(uint64_t)));
     for (uint32_t i = 0; i < head.layers.size(); i++) {
         if (!get_layer(in, head, head.layers[i])) return damaged("a layer makes no sense");
-        if (!has_rows(head, i)) return damaged("the rows of a layer cannot be of their type");
+        if (!rows_fit(head, i)) return damaged("the rows of a layer cannot be of their type");
     }
     return {};
 }

@@ -31,7 +31,10 @@ struct StateHead {
     };
     struct Layer {
         uint32_t group = 0;
-        uint64_t values[2] = {0, 0};  // numbers of one cell's row: keys, values
+        // Numbers of one cell's row: keys, values. Both 0: the layer has no rows of its own.
+        uint64_t values[2] = {0, 0};
+
+        bool keeps() const { return values[0] > 0; }
 
         friend bool operator==(const Layer&, const Layer&) = default;
     };
@@ -51,7 +54,7 @@ struct StateHead {
     uint32_t n_cells(uint32_t group) const {
         return static_cast<uint32_t>(groups[group].positions.size() / n_pos);
     }
-    // Bytes of one cell's row; 0 if the type's blocks do not divide it.
+    // Bytes of one cell's row; 0 if there is none, or the type's blocks do not divide it.
     size_t row_bytes(uint32_t layer, Side side) const {
         const Layer& l = layers[layer];
         return bytes_of_row(groups[l.group].type(side), l.values[static_cast<uint32_t>(side)]);
@@ -82,7 +85,8 @@ template <class Visit>
 Result<void> for_each_piece(const StateHead& head, const Visit& visit) {
     for (uint32_t g = 0; g < head.groups.size(); g++) {
         for (uint32_t layer = 0; layer < head.layers.size(); layer++) {
-            if (head.layers[layer].group != g || !head.groups[g].saved) continue;
+            const StateHead::Layer& kept = head.layers[layer];
+            if (kept.group != g || !kept.keeps() || !head.groups[g].saved) continue;
             for (const Side side : {Side::kKeys, Side::kValues}) {
                 const uint32_t most = rows_per_chunk(head.row_bytes(layer, side));
                 const uint32_t n_cells = head.n_cells(g);

@@ -104,8 +104,8 @@ private:
     // Into rows that nobody sees.
     Result<void> read_pieces(const Loading& loading) {
         double total = 0, done = 0;
-        for (uint32_t i = 0; i < head_.layers.size(); i++)
-            total += static_cast<double>(head_.n_cells(head_.layers[i].group));
+        for (const StateHead::Layer& layer : head_.layers)
+            total += layer.keeps() ? static_cast<double>(head_.n_cells(layer.group)) : 0;
         auto read = for_each_piece(head_, [&](const StatePiece& piece) -> Result<void> {
             done += piece.count * 0.5;
             if (options_.progress && !options_.progress(done / total))

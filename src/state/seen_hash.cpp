@@ -59,6 +59,7 @@ private:
 std::string hash_seen(const Memory& memory, SeqId seq) {
     RowSum sum(memory, seq);
     for (uint32_t layer = 0; layer < memory.config().layers.size(); layer++) {
+        if (!memory.keeps(layer)) continue;
         sum.add(layer, Side::kKeys);
         sum.add(layer, Side::kValues);
     }

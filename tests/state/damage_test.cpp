@@ -26,8 +26,10 @@ RigOptions small_options(size_t kind) {
     options.kind = state_kinds()[kind];
     options.page_size = 4;
     options.n_cells = 64;
-    for (LayerKv& layer : options.kind.layers)
-        layer = {layer.group, 1, layer.head_dim_k == 6 ? 2u : 8u, 8u};
+    for (LayerKv& layer : options.kind.layers) {
+        if (layer.keeps_none()) continue;
+        layer = {layer.group, 1, layer.head_dim_k == 6 ? 2u : 8u, 8u, layer.shares};
+    }
     return options;
 }
 

@@ -88,8 +88,34 @@ TEST(HostileStateTest, RowsThatTheirTypeCannotHave) {
     head.groups[0].type_k = KvType::kQ8_0;
     head.layers[0].values[0] = 33;
     expect_bad(Forged(head), "layer");
-    head.layers[0].values[0] = 0;
+    head.layers[0].values[0] = 0;  // and values without keys
     expect_bad(Forged(head), "layer");
+}
+
+// A chunk under a sound checksum, of a layer that has no rows: it stands where another belongs.
+TEST(HostileStateTest, RowsOfALayerThatKeepsNone) {
+    RigOptions options;
+    options.kind = {"shared", {GroupKind::full()}, {{0, 2, 32, 64}, {0, 2, 32, 64, 0}}};
+    StateRig rig(options);
+    rig.append(0, 3);
+    const StateHead head = head_of(rig);
+    EXPECT_EQ(head.layers[1].values[0], 0);
+    EXPECT_EQ(head.layers[1].values[1], 0);
+    for (const uint32_t layer : {0u, 1u}) {
+        Forged state(head);
+        for (const uint32_t side : {0u, 1u})
+            state.put_chunk({ChunkHeader::kRows, ChunkHeader::kStored, layer, side, 0, 3},
+                            std::vector<std::byte>(size_t{3} * (side == 0 ? 64 : 128) * 2));
+        if (layer == 0)  // all that belongs there, and then more
+            state.put_chunk({ChunkHeader::kRows, ChunkHeader::kStored, 1, 0, 0, 3}, {});
+        const uint64_t before = rig.hash(0);
+        const auto loaded = load(rig, state.bytes());
+        ASSERT_FALSE(loaded);
+        EXPECT_EQ(loaded.error().code, Code::kBadFile) << loaded.error().message;
+        EXPECT_NE(loaded.error().message.find("is not"), std::string::npos)
+            << loaded.error().message;
+        EXPECT_EQ(rig.hash(0), before);
+    }
 }
 
 // Loaded, it would take all that the sequences hold, and give nothing.

@@ -81,6 +81,13 @@ TEST(R15Shapes, ModelsOfOtherShapesAreRefused) {
     refused(options, "2 layers, not 1");
     options.kind.layers = {{0, 2, 32, 64}, {0, 2, 32, 32}};
     refused(options, "layer 1");
+    // Rows where none belong.
+    options.kind.layers = {{0, 2, 32, 64}, {0, 2, 32, 64, 0}};
+    refused(options,
+            "layer 1 of group 0 has keys of 64 numbers and values of 32, not of group 0 "
+            "with 0 and 0");
+    options.kind.layers = {{0, 2, 32, 64}, LayerKv::none()};
+    refused(options, "with 0 and 0");
     options.kind = state_kinds()[1];
     refused(options, "window");
     options.kind = state_kinds()[3];
@@ -88,6 +95,22 @@ TEST(R15Shapes, ModelsOfOtherShapesAreRefused) {
     options = {};
     options.n_pos = 4;
     refused(options, "components");
+}
+
+TEST(R15Shapes, RowsThatAreMissingAreRefused) {
+    RigOptions options;
+    options.kind.layers = {{0, 2, 32, 64}, {0, 2, 32, 64, 0}};
+    StateRig rig(options);
+    rig.append(0, 20);
+    options.kind.layers[1].shares = std::nullopt;
+    StateRig to(options);
+    const auto loaded = load(to, save(rig));
+    ASSERT_FALSE(loaded);
+    EXPECT_EQ(loaded.error().code, Code::kUnsupported);
+    EXPECT_NE(loaded.error().message.find("layer 1 of group 0 has keys of 0 numbers and values of "
+                                          "0, not of group 0 with 64 and 128"),
+              std::string::npos)
+        << loaded.error().message;
 }
 
 TEST(R15Shapes, AnotherVersionIsRefused) {

@@ -414,6 +414,34 @@ TEST(R12Whole, InspectionSaysWhatThereIs) {
     EXPECT_EQ(found->bytes_cells, 33 * 2 * (64 + 128 + 64 + 32));
 }
 
+// Rows that layers share stand once, and layers that keep none have no chunk.
+TEST(R12Whole, SharedRowsAreSavedOnce) {
+    const LayerKv kept{0, 2, 32, 64}, shared{0, 2, 32, 64, 0};
+    RigOptions options;
+    options.kind.layers = {kept, shared, LayerKv::none(), shared};
+    StateRig rig(options);
+    rig.append(0, 33);
+    const std::vector<std::byte> bytes = save(rig);
+    MemorySource source(bytes);
+    const auto found = inspect_state(source);
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_TRUE(found->verified);
+    EXPECT_EQ(found->head.layers.size(), 4);
+    EXPECT_EQ(found->bytes_cells, 33 * 2 * (64 + 128));
+    std::vector<double> progress;
+    LoadStateOptions watched;
+    watched.progress = [&](double done) {
+        progress.push_back(done);
+        return true;
+    };
+    StateRig to(options);
+    ASSERT_TRUE(load(to, bytes, watched));
+    EXPECT_EQ(to.hash(0), rig.hash(0));
+    EXPECT_EQ(hash_seen(*to, SeqId{0}), hash_seen(*rig, SeqId{0}));
+    ASSERT_FALSE(progress.empty());
+    EXPECT_DOUBLE_EQ(progress.back(), 1.0);
+}
+
 TEST(R14, OthersStayAsTheyAre) {
     for (const StateKind& kind : state_kinds()) {
         SCOPED_TRACE(kind.name);

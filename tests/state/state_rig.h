@@ -25,12 +25,16 @@ struct StateKind {
 
 inline std::vector<StateKind> state_kinds() {
     const GroupKind full = GroupKind::full(), window = GroupKind::sliding(8);
-    return {{"full", {full}, {{0, 2, 32, 64}, {0, 1, 64, 32}}},
-            {"window", {window}, {{0, 2, 32, 64}, {0, 1, 64, 32}}},
-            {"recurrent", {GroupKind::recurrent()}, {{0, 1, 6, 40}, {0, 1, 6, 40}}},
-            {"hybrid",
-             {full, GroupKind::recurrent(), window},
-             {{0, 2, 32, 64}, {1, 1, 6, 40}, {2, 1, 64, 32}, {0, 1, 32, 32}}}};
+    return {
+        {"full", {full}, {{0, 2, 32, 64}, {0, 1, 64, 32}}},
+        {"window", {window}, {{0, 2, 32, 64}, {0, 1, 64, 32}}},
+        {"recurrent", {GroupKind::recurrent()}, {{0, 1, 6, 40}, {0, 1, 6, 40}}},
+        {"hybrid",
+         {full, GroupKind::recurrent(), window},
+         {{0, 2, 32, 64}, {1, 1, 6, 40}, {2, 1, 64, 32}, {0, 1, 32, 32}}},
+        {"shared",
+         {window, full},
+         {{0, 2, 32, 64}, {0, 2, 32, 64, 0}, LayerKv::none(), {1, 1, 64, 32}, {1, 1, 64, 32, 3}}}};
 }
 
 struct RigOptions {
@@ -119,6 +123,7 @@ public:
 private:
     void write(const UbatchPlan& ubatch) {
         for (uint32_t layer = 0; layer < memory_->config().layers.size(); layer++) {
+            if (!memory_->keeps(layer)) continue;
             const uint32_t group = memory_->config().layers[layer].group;
             for (const uint32_t row : ubatch.groups[group].cells) {
                 write_row(memory_->k(layer), row);
