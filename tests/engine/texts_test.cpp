@@ -284,6 +284,21 @@ TEST_F(WindowTextsTest, ShiftsAndReuseNeedSparePages) {
     EXPECT_EQ(some.engine().submit(request).error().code, Code::kInvalidArgument);
 }
 
+// What is left of 9 and 23 cells lies on 2 and 4 pages; 31 in a row touch at most 5.
+TEST_F(WindowTextsTest, AShiftedTextHasItsSparePages) {
+    ASSERT_EQ(window_, 32u);
+    DecoderOptions tight = options(1, kShiftPages);
+    tight.max_ubatch = 1;
+    Rig rig(*model_, tight, window_);
+    Request request = Rig::request(prompt_of(20), 80);
+    request.context_shift = 9;
+    const Text text = rig.write(request);
+    EXPECT_FALSE(text.error) << text.error->message;
+    EXPECT_EQ(text.tokens.size(), 80u);
+    EXPECT_GT(text.usage.dropped, 20u);
+    EXPECT_LE(text.usage.computed, 100u);  // nothing that was dropped by mistake
+}
+
 TEST_F(WindowTextsTest, AReuseNeedsASecondTextWhileItMoves) {
     const Tokens common = testing::random_text(60, 3), before = testing::random_text(16, 4);
     const auto reusing = [&](Rig& rig) {
