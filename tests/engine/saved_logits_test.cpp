@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/decoding.h"
+#include "engine/sharing_llama.h"
 #include "state/loader.h"
 #include "state/saving.h"
 #include "state/sink.h"
@@ -25,18 +26,26 @@ using testing::open_model;
 using testing::poison;
 using testing::random_text;
 using testing::Row;
+using testing::SharingLlama;
 using testing::Way;
 
 // Tiles of other pages round otherwise.
 constexpr float kTolerance = 2e-4f;
 
+// A llama of whose layers one shares the keys and values of another, and one has no attention.
+constexpr const char* kShared = "tiny-shared";
+
 using Setting = std::tuple<const char*, KvType, Way, Way>;
 
 class SavedLogitsTest : public ::testing::TestWithParam<Setting> {
 protected:
-    SavedLogitsTest()
-        : model_(open_model(std::string(CELLAR_TEST_DATA "/models/") + std::get<0>(GetParam()) +
-                            ".gguf")) {}
+    SavedLogitsTest() : model_(open(std::get<0>(GetParam()))) {}
+
+    static std::unique_ptr<Model> open(const std::string& name) {
+        const std::string folder = CELLAR_TEST_DATA "/models/";
+        if (name != kShared) return open_model(folder + name + ".gguf");
+        return SharingLlama::load(folder + "tiny-llama.gguf", {0, 0, std::nullopt, 3});
+    }
 
     Decoding decoding(Way way, uint32_t page_size) const {
         DecoderOptions options;
@@ -121,7 +130,7 @@ std::string setting_name(const ::testing::TestParamInfo<Setting>& info) {
 INSTANTIATE_TEST_SUITE_P(
     Models, SavedLogitsTest,
     ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3", "tiny-mpt", "tiny-qwen3",
-                                         "tiny-mamba", "tiny-lfm2"),
+                                         "tiny-mamba", "tiny-lfm2", kShared),
                        ::testing::Values(KvType::kF32, KvType::kF16, KvType::kBf16),
                        ::testing::Values(Way::kKernel), ::testing::Values(Way::kKernel)),
     setting_name);
@@ -129,14 +138,14 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(Models, FreshLogitsTest,
                          ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3",
                                                               "tiny-mpt", "tiny-qwen3",
-                                                              "tiny-mamba", "tiny-lfm2"),
+                                                              "tiny-mamba", "tiny-lfm2", kShared),
                                             ::testing::Values(KvType::kF32),
                                             ::testing::Values(Way::kKernel),
                                             ::testing::Values(Way::kKernel)),
                          setting_name);
 
 INSTANTIATE_TEST_SUITE_P(OtherWay, SavedLogitsTest,
-                         ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3"),
+                         ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3", kShared),
                                             ::testing::Values(KvType::kF32, KvType::kF16),
                                             ::testing::Values(Way::kKernel, Way::kSoftMax),
                                             ::testing::Values(Way::kSoftMax)),
