@@ -23,11 +23,12 @@ namespace {
 
 using testing::Decoding;
 using testing::ListLlama;
+using testing::offloading;
+using testing::open_model;
 using testing::Owners;
 using testing::poison;
 using testing::Row;
 using testing::SharingLlama;
-using testing::tiny_llama;
 using testing::Way;
 
 struct EditCase {
@@ -39,6 +40,7 @@ struct EditCase {
     // Of logits, which lie within about 1. Cells one position off make 6e-5 and more in f32.
     double tolerance;
     Owners owners = {};  // of layers that share keys and values or have none; empty: a plain llama
+    const char* offload = "";  // of a plain llama: layers that are on another device
 };
 
 constexpr const char* kTinyLlama = CELLAR_TEST_DATA "/models/tiny-llama.gguf";
@@ -165,9 +167,10 @@ protected:
 
     std::mt19937 random_{GetParam().seed};
     const ListLlama reference_{kTinyLlama, GetParam().owners};
-    const std::unique_ptr<Model> sharing_ =
-        GetParam().owners.empty() ? nullptr : SharingLlama::load(kTinyLlama, GetParam().owners);
-    Decoding decoding_{sharing_ ? *sharing_ : tiny_llama(), options()};
+    const std::unique_ptr<Model> model_ =
+        GetParam().owners.empty() ? open_model(kTinyLlama, offloading(GetParam().offload))
+                                  : SharingLlama::load(kTinyLlama, GetParam().owners);
+    Decoding decoding_{*model_, options()};
     std::array<ListLlama::List, kSequences> lists_;
 };
 
@@ -222,7 +225,10 @@ INSTANTIATE_TEST_SUITE_P(
         EditCase{"shared_kernel", 10, 8, KvType::kF32, Way::kKernel, 1e-5, kSharedAndNone},
         EditCase{"shared_by_the_last_kernel", 11, 8, KvType::kF32, Way::kKernel, 1e-5,
                  kLastTwoShare},
-        EditCase{"shared_f16_kernel", 12, 8, KvType::kF16, Way::kKernel, 5e-4, kSharedAndNone}),
+        EditCase{"shared_f16_kernel", 12, 8, KvType::kF16, Way::kKernel, 5e-4, kSharedAndNone},
+        EditCase{"offloaded", 13, 8, KvType::kF32, Way::kAuto, 1e-5, {}, "all"},
+        EditCase{"half_offloaded", 14, 8, KvType::kF32, Way::kAuto, 1e-5, {}, "2"},
+        EditCase{"offloaded_f16", 15, 8, KvType::kF16, Way::kAuto, 5e-4, {}, "1-2"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
