@@ -66,7 +66,10 @@ void fill_mask(ggml_tensor* mask, const Schedule& schedule, bool distances) {
 
 GraphAttention::GraphAttention(ggml_context* ctx, const Memory& memory, uint32_t group,
                                const AttentionShape& shape, bool flash)
-    : Attention(ctx, memory, group, shape.n_tokens), shape_(shape), flash_(flash) {
+    : Attention(ctx, memory, group, shape.n_tokens),
+      shape_(shape),
+      flash_(flash),
+      gathered_(memory.config().layers.size()) {
     const int64_t n_tokens = shape.n_tokens;
     const int64_t n_rows = int64_t{shape.length} * shape.n_streams;
     rows_ = input(ggml_new_tensor_1d(ctx, GGML_TYPE_I32, n_rows), "rows");
@@ -79,11 +82,13 @@ GraphAttention::GraphAttention(ggml_context* ctx, const Memory& memory, uint32_t
 ggml_tensor* GraphAttention::attend(ggml_cgraph* graph, uint32_t layer, ggml_tensor* q,
                                     ggml_tensor* k, ggml_tensor* v, const AttendParams& params) {
     const Kept kept = keep(graph, layer, k, v);
-    const int64_t n_head_kv = memory_.config().layers[layer].n_head_kv;
-    ggml_tensor* keys =
-        gather(kept.k, n_head_kv, params.rope);  // [head_dim_k, length, n_head_kv, n_streams]
-    ggml_tensor* values =
-        gather(kept.v, n_head_kv, nullptr);  // [head_dim_v, length, n_head_kv, n_streams]
+    const LayerKv& kv = memory_.config().layers[layer];
+    Gathered& gathered = gathered_[kv.shares.value_or(layer)];
+    if (gathered.keys == nullptr) {
+        gathered = {gather(kept.k, kv.n_head_kv, params.rope),
+                    gather(kept.v, kv.n_head_kv, nullptr)};
+    }
+    const auto [keys, values] = gathered;
 
     const int64_t head_dim = q->ne[0], n_head = q->ne[1], n_tokens = q->ne[2];
     const int64_t n_streams = shape_.n_streams;

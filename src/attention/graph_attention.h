@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "attention/attention.h"
 
@@ -24,6 +25,12 @@ public:
     void set_inputs(const AttentionPlan& plan, const UbatchPlan& ubatch) override;
 
 private:
+    // A layer's rows in the order of the schedule, for all layers that attend to them.
+    struct Gathered {
+        ggml_tensor* keys = nullptr;    // [head_dim_k, length, n_head_kv, n_streams]
+        ggml_tensor* values = nullptr;  // [head_dim_v, length, n_head_kv, n_streams]
+    };
+
     ggml_tensor* gather(ggml_tensor* pool, int64_t n_head_kv, const Rope* rope);
     ggml_tensor* turn(ggml_tensor* rows, int64_t n_head_kv, const Rope& rope);
     ggml_tensor* reorder(ggml_tensor* rows, ggml_tensor* by) const;
@@ -36,6 +43,7 @@ private:
 
     const AttentionShape shape_;
     const bool flash_;
+    std::vector<Gathered> gathered_;    // by layer; null: not yet
     ggml_tensor* rows_ = nullptr;       // i32 [length * n_streams] rows that get_rows gathers
     ggml_tensor* turns_ = nullptr;      // i32 [length * n_streams] deltas of gathered keys
     ggml_tensor* order_ = nullptr;      // i32 [n_tokens] items, stream by stream; null: in order

@@ -159,6 +159,8 @@ public:
     const AttentionPlan& plan() const { return plans_.at(0); }
     // Of the last ubatch.
     const std::vector<float>& out(size_t layer = 0) const { return out_[layer]; }
+    // How often the last step copied rows out of the pools to attend to them.
+    int gathers() const { return gathers_; }
     Memory& memory() { return *memory_; }
     size_t size(int seq) { return lists_[seq].size(); }
 
@@ -205,6 +207,7 @@ private:
         // From the last layer to the first: what they read must be written all the same.
         for (size_t i = n_layers; i-- > 0;)
             ggml_build_forward_expand(graph, out[i]);
+        count_gathers(graph);
         const ggml_gallocr_ptr allocator(ggml_gallocr_new(ggml_backend_cpu_buffer_type()));
         ASSERT_TRUE(ggml_gallocr_alloc_graph(allocator.get(), graph));
         q_.resize(n_layers);
@@ -218,6 +221,16 @@ private:
         for (size_t i = 0; i < n_layers; i++) {
             out_[i].resize(static_cast<size_t>(ggml_nelements(out[i])));
             ggml_backend_tensor_get(out[i], out_[i].data(), 0, ggml_nbytes(out[i]));
+        }
+    }
+
+    void count_gathers(ggml_cgraph* graph) {
+        gathers_ = 0;
+        for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+            const ggml_tensor* node = ggml_graph_node(graph, i);
+            if (node->op != GGML_OP_GET_ROWS) continue;
+            const ggml_tensor* pool = node->src[0]->view_src;
+            gathers_ += pool == memory_->k(0) || pool == memory_->v(0) ? 1 : 0;
         }
     }
 
@@ -269,6 +282,7 @@ private:
 
     const RigConfig config_;
     std::unique_ptr<Memory> memory_;
+    int gathers_ = 0;
     AttentionWorkspace workspace_;
     ggml_backend_ptr backend_;
     std::map<int, std::vector<Row>> lists_;

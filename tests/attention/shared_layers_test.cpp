@@ -59,6 +59,13 @@ TEST_P(SharedLayersTest, SeeTheFirstTokenWhereItIsWritten) {
     EXPECT_EQ(attended_cells(rig.plan()), 1);
 }
 
+// The kernel reads them in place; the graph path gathers them once for all three layers.
+TEST_P(SharedLayersTest, AreGatheredOnceAtMost) {
+    AttentionRig rig(config(GroupKind::full()));
+    EXPECT_LE(rig.append({0}, 20), kTolerance);
+    EXPECT_EQ(rig.gathers(), std::get<Path>(GetParam()).is_graph() ? 2 : 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Paths, SharedLayersTest,
                          ::testing::Combine(::testing::Values(KvType::kF32, KvType::kF16,
                                                               KvType::kQ8_0, KvType::kQ4_0),
