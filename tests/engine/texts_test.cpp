@@ -111,13 +111,13 @@ class StateTextsTest : public ::testing::TestWithParam<const char*> {
 protected:
     void expect_all_finish(const DecoderOptions& options, size_t n_texts) const {
         Rig rig(*model_, options);
-        std::vector<RequestId> ids;
+        RequestId ids[5];
         for (int i = 0; i < 5; i++) {
-            ids.push_back(rig.engine().submit(Rig::request(prompt(i), 12)).value());
+            ids[i] = rig.engine().submit(Rig::request(prompt(i), 12)).value();
         }
         auto texts = rig.run();
         for (int i = 0; i < 5; i++) {
-            const Text& text = texts[ids[static_cast<size_t>(i)]];
+            const Text& text = texts[ids[i]];
             EXPECT_FALSE(text.error) << text.error->message;
             EXPECT_EQ(text.tokens, alone(*model_, prompt(i), 12)) << i;
         }
@@ -237,13 +237,13 @@ TEST_F(WindowTextsTest, MoreRequestsThanWindowsWaitTheirTurn) {
     Rig rig(*model_, options(2), n_ctx()), wide(*model_, options(0), n_ctx());
     ASSERT_GT(window_, 0u);
     EXPECT_LT(rig.memory().bytes(), wide.memory().bytes());
-    std::vector<RequestId> ids;
+    RequestId ids[5];
     for (int i = 0; i < 5; i++) {
-        ids.push_back(rig.engine().submit(Rig::request(prompt(i), 40)).value());
+        ids[i] = rig.engine().submit(Rig::request(prompt(i), 40)).value();
     }
     auto texts = rig.run();
     for (int i = 0; i < 5; i++) {
-        const Text& text = texts[ids[static_cast<size_t>(i)]];
+        const Text& text = texts[ids[i]];
         EXPECT_FALSE(text.error) << text.error->message;
         EXPECT_EQ(text.tokens, wide.write(Rig::request(prompt(i), 40)).tokens) << i;
     }
