@@ -45,7 +45,7 @@ bool flip() {
 
 class History {
 public:
-    explicit History(const Model& model) : model_(model) {
+    explicit History(const Model& model) {
         DecoderOptions options;
         options.page_size = uint32_t{1} << range(0, 5);
         options.max_ubatch = range(1u, 40u);
@@ -200,7 +200,6 @@ private:
         RC_ASSERT(engine_->idle());
     }
 
-    const Model& model_;
     const uint32_t keep_ = range(0u, 20u);  // by context shifts
     uint32_t n_ctx_ = 0;
     bool checkpoints_ = false;
