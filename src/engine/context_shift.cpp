@@ -35,6 +35,10 @@ uint64_t cells_held(const Memory& memory, SeqId seq) {
     const Cells& cells = memory.cells();
     size_t most = 0;
     for (uint32_t group = 0; group < cells.n_groups(); group++) {
+        if (cells.kind(group).is_recurrent()) {
+            most = std::max<size_t>(most, cells.spans(seq, group).empty() ? 0 : 1);
+            continue;
+        }
         std::vector<PageId> pages;
         for (const Span& span : cells.spans(seq, group)) {
             pages.push_back(span.page);

@@ -27,7 +27,8 @@ std::optional<size_t> tokens_to_drop(size_t held, size_t keep, size_t most);
 // room to re-encode some or cannot part with those; the others must be computed again.
 size_t drop_tokens(Memory& memory, SeqId seq, size_t held, size_t keep, size_t n);
 
-// Cells of the pages that the sequence stands on, in the group that has most. O(spans log spans).
+// Cells of the pages that the sequence stands on, in the group that has most. States are no cells:
+// one page stands for all of them, so that only what holds nothing has none. O(spans log spans).
 uint64_t cells_held(const Memory& memory, SeqId seq);
 
 }  // namespace cellar

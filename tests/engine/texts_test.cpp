@@ -183,6 +183,19 @@ TEST_P(StateTextsTest, IdleSessionsInTheWayAreNamed) {
     EXPECT_EQ(rig.write(Rig::request(prompt(3), 6, three)).tokens, alone(*model_, prompt(3), 6));
 }
 
+TEST_P(StateTextsTest, TheStatesOfASessionAreNoCells) {
+    DecoderOptions options = small(0, 2);
+    options.n_cells = 64;
+    options.n_rollback = 5;
+    Rig rig(*model_, options, 56);
+    const SessionId session = rig.engine().open_session();
+    rig.write(Rig::request(prompt_of(7), 0, session));  // a page, and six states
+    EXPECT_EQ(cells_held(rig.memory(), rig.memory().cells().sequences()[0]), 8u);
+    EXPECT_FALSE(rig.write(Rig::request(prompt_of(50), 6)).error);
+    ASSERT_TRUE(rig.engine().close_session(session));
+    EXPECT_FALSE(rig.write(Rig::request(prompt_of(50), 6)).error);
+}
+
 TEST_P(StateTextsTest, AStateIsLoadedWhereATextIsFree) {
     Rig rig(*model_, small(2, 0));
     const SessionId saved = rig.engine().open_session();
