@@ -8,75 +8,10 @@
 
 #include "memory/layers.h"
 #include "memory/pool.h"
+#include "memory/sizing.h"
 
 namespace cellar {
 namespace {
-
-// Cells of a group's pool, where full groups have n_cells.
-uint32_t cells_of(const MemoryConfig& config, uint32_t group) {
-    const GroupKind kind = kind_of(config, group);
-    if (kind.is_recurrent()) return config.n_states;
-    const uint32_t own = group < config.group_cells.size() ? config.group_cells[group] : 0;
-    return kind.slides() && own > 0 && !config.keeps_windows ? std::min(own, config.n_cells)
-                                                             : config.n_cells;
-}
-
-// In whole pages; sizes that make no sense are left to whoever checks them.
-uint32_t whole(uint32_t n_cells, uint32_t page_size) {
-    const auto pages = whole_pages(n_cells, page_size);
-    return pages ? *pages : n_cells;
-}
-
-PoolConfig pool_config(const MemoryConfig& config, uint32_t group) {
-    const bool states = kind_of(config, group).is_recurrent();
-    PoolConfig pool{{},
-                    states ? config.type_state_k : config.type_k,
-                    states ? config.type_state_v : config.type_v,
-                    whole(cells_of(config, group), states ? 1 : config.page_size),
-                    states ? 1 : config.page_size};
-    for (uint32_t i = 0; i < config.layers.size(); i++) {
-        const LayerKv& layer = config.layers[i];
-        if (!layer.keeps() || layer.group != group) continue;
-        // A state without one of its vectors keeps one number in its place.
-        const uint32_t least = states ? 1 : 0;
-        pool.layers.push_back({i, layer.n_head_kv, std::max(layer.head_dim_k, least),
-                               std::max(layer.head_dim_v, least), layer.buffer_type});
-    }
-    return pool;
-}
-
-// Cells of each group's pool, in whole pages.
-Result<uint32_t> resolve_cells(const MemoryConfig& config, uint32_t n_groups) {
-    if (config.budget_bytes == 0) return whole_pages(config.n_cells, config.page_size);
-    if (config.n_cells > 0) {
-        return fail(Code::kInvalidArgument,
-                    fmt::format("a budget of {} bytes and one of {} cells: give one of them",
-                                config.budget_bytes, config.n_cells));
-    }
-    uint64_t each = 0, fixed = 0;  // bytes of one cell in all groups that grow with the budget
-    for (uint32_t group = 0; group < n_groups; group++) {
-        const auto bytes = cell_bytes(pool_config(config, group));
-        if (!bytes) return tl::unexpected(bytes.error());
-        if (kind_of(config, group).is_recurrent()) {
-            fixed += *bytes * config.n_states;
-        } else {
-            each += *bytes;
-        }
-    }
-    if (each == 0) return whole_pages(config.page_size, config.page_size);
-    if (fixed >= config.budget_bytes) {
-        return fail(Code::kInvalidArgument,
-                    fmt::format("a budget of {} bytes: {} states alone take {}",
-                                config.budget_bytes, config.n_states, fixed));
-    }
-    const uint64_t cells = (config.budget_bytes - fixed - 1) / each + 1;
-    if (cells > UINT32_MAX) {
-        return fail(Code::kInvalidArgument,
-                    fmt::format("a budget of {} bytes is {} cells of {}: more than can be numbered",
-                                config.budget_bytes, cells, each));
-    }
-    return whole_pages(static_cast<uint32_t>(cells), config.page_size);
-}
 
 // Names of sequences and of their parts, for the observer.
 std::string name(SeqId seq) {
@@ -87,21 +22,6 @@ std::string part(SeqId seq, Pos p0, Pos p1) {
     const Range range = make_range(p0, p1);
     if (range.end == kMaxPos) return fmt::format("{} from {} on", name(seq), range.begin);
     return fmt::format("{} from {} to before {}", name(seq), range.begin, range.end);
-}
-
-// What one checkpoint keeps alive at most: a state of every recurrent layer, and a window of every
-// sliding one.
-Result<uint64_t> checkpoint_cost(const MemoryConfig& config, uint32_t n_groups) {
-    uint64_t total = 0;
-    for (uint32_t group = 0; group < n_groups; group++) {
-        const GroupKind kind = kind_of(config, group);
-        const bool slides = kind.slides() && !config.keeps_windows;
-        if (!kind.is_recurrent() && !slides) continue;
-        const auto bytes = cell_bytes(pool_config(config, group));
-        if (!bytes) return tl::unexpected(bytes.error());
-        total += *bytes * (slides ? kind.window : 1);
-    }
-    return total;
 }
 
 Result<void> check_threshold(std::optional<double> threshold) {

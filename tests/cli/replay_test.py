@@ -274,7 +274,7 @@ class ReplayTest(CellarTest):
             ({"op": "new", "attention": True}, '"attention"'),
             ({"op": "new", "budget_bytes": 0}, '"budget_bytes"'),
             ({"op": "new", "budget_bytes": 2**63}, '"budget_bytes"'),
-            ({"op": "new", "budget_bytes": 2**63 - 1}, "more than can be numbered"),
+            ({"op": "new", "budget_bytes": 2**63 - 1}, "than can be numbered"),
             ({"op": "new", "budget_bytes": 1000, "cells": 10}, "give one of them"),
             ({"op": "new", "grow_step": 0}, '"grow_step"'),
             ({"op": "new", "defrag_threshold": 1.01}, '"defrag_threshold"'),

@@ -91,6 +91,37 @@ TEST_F(SizingTest, ABudgetOfBytesIsSharedByAllGroups) {
     EXPECT_EQ(memory_->cells().pool(1).n_pages(), 2u);
 }
 
+// What a sliding group does not take goes to the full ones.
+TEST_F(SizingTest, ABudgetOfBytesCountsSlidingPoolsAtTheirSize) {
+    MemoryConfig config = two_layers();
+    config.layers[1].group = 1;
+    config.kinds = {GroupKind::full(), GroupKind::sliding(16)};
+    config.group_cells = {0, 40};  // 3 pages
+    // A page of the full group is two thirds of kPageBytes.
+    const std::pair<uint64_t, std::pair<uint32_t, uint32_t>> expected[] = {
+        {2 * kPageBytes, {2, 2}},
+        {3 * kPageBytes, {3, 3}},
+        {4 * kPageBytes, {5, 3}},
+        {10 * kPageBytes, {14, 3}}};
+    for (const auto& [bytes, pages] : expected) {
+        config.budget_bytes = bytes;
+        start(config);
+        EXPECT_EQ(memory_->config().n_cells, 16 * pages.first);
+        EXPECT_EQ(memory_->cells().pool(0).n_pages(), pages.first);
+        EXPECT_EQ(memory_->cells().pool(1).n_pages(), pages.second);
+    }
+    config.keeps_windows = true;
+    start(config);
+    EXPECT_EQ(memory_->cells().pool(1).n_pages(), 10u);
+    config.keeps_windows = false;
+    config.layers[0].group = 0;
+    config.kinds = {GroupKind::sliding(16), GroupKind::sliding(16)};
+    config.group_cells = {16, 48};
+    start(config);
+    EXPECT_EQ(memory_->config().n_cells, 160u);
+    EXPECT_EQ(memory_->cells().pool(0).n_pages(), 1u);
+}
+
 TEST_F(SizingTest, GrowsInStepsUpToTheBudget) {
     MemoryConfig config = two_layers();
     config.budget_bytes = 5 * kPageBytes;
