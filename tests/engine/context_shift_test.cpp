@@ -244,5 +244,23 @@ TEST_F(ContextShiftTest, SessionGoesOnBeyondItsContext) {
     EXPECT_EQ(write(greedy(prompt_of(50), 100, 4)).tokens.size(), 100u);
 }
 
+// A session whose requests keep less and less leaves a joint behind each time.
+TEST_F(ContextShiftTest, RequestsOfASessionMayKeepLessAndLess) {
+    for (const uint32_t n_ctx : {32u, 64u, 128u}) {
+        make(tiny_llama(), n_ctx);
+        const SessionId session = engine_->open_session();
+        Tokens text = testing::prompt_of(n_ctx - 3);
+        for (uint32_t keep = n_ctx - 6; keep > 0; keep -= std::min(keep, 5u)) {
+            Request request = greedy(text, 7, keep);
+            request.session = session;
+            const Text written = write(std::move(request));
+            ASSERT_FALSE(written.error) << n_ctx << " " << keep << " " << written.error->message;
+            ASSERT_EQ(written.tokens.size(), 7u);
+            text.insert(text.end(), written.tokens.begin(), written.tokens.end());
+            text.erase(text.begin() + keep, text.begin() + keep + written.usage.dropped);
+        }
+    }
+}
+
 }  // namespace
 }  // namespace cellar
