@@ -40,7 +40,7 @@ struct EditCase {
     // Of logits, which lie within about 1. Cells one position off make 6e-5 and more in f32.
     double tolerance;
     Owners owners = {};  // of layers that share keys and values or have none; empty: a plain llama
-    const char* offload = "";  // of a plain llama: layers that are on another device
+    const char* offload = "";  // layers that are on another device
 };
 
 constexpr const char* kTinyLlama = CELLAR_TEST_DATA "/models/tiny-llama.gguf";
@@ -169,7 +169,8 @@ protected:
     const ListLlama reference_{kTinyLlama, GetParam().owners};
     const std::unique_ptr<Model> model_ =
         GetParam().owners.empty() ? open_model(kTinyLlama, offloading(GetParam().offload))
-                                  : SharingLlama::load(kTinyLlama, GetParam().owners);
+                                  : SharingLlama::load(kTinyLlama, GetParam().owners,
+                                                       offloading(GetParam().offload).offloads);
     Decoding decoding_{*model_, options()};
     std::array<ListLlama::List, kSequences> lists_;
 };
@@ -228,7 +229,11 @@ INSTANTIATE_TEST_SUITE_P(
         EditCase{"shared_f16_kernel", 12, 8, KvType::kF16, Way::kKernel, 5e-4, kSharedAndNone},
         EditCase{"offloaded", 13, 8, KvType::kF32, Way::kAuto, 1e-5, {}, "all"},
         EditCase{"half_offloaded", 14, 8, KvType::kF32, Way::kAuto, 1e-5, {}, "2"},
-        EditCase{"offloaded_f16", 15, 8, KvType::kF16, Way::kAuto, 5e-4, {}, "1-2"}),
+        EditCase{"offloaded_f16", 15, 8, KvType::kF16, Way::kAuto, 5e-4, {}, "1-2"},
+        // Owners are far and those that share near, and the other way round.
+        EditCase{"shared_from_afar", 16, 8, KvType::kF32, Way::kAuto, 1e-5, kLastTwoShare, "0-1"},
+        EditCase{"shared_with_afar", 17, 8, KvType::kF32, Way::kAuto, 1e-5, kLastTwoShare, "2"},
+        EditCase{"shared_in_part", 18, 8, KvType::kF32, Way::kAuto, 1e-5, kLastTwoShare, "1-2"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

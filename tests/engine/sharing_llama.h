@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ggml-backend.h>
 #include <ggml.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +15,7 @@
 #include "model/llama_weights.h"
 #include "model/loading.h"
 #include "model/model.h"
+#include "model/offload.h"
 #include "model/step_graph.h"
 
 namespace cellar::testing {
@@ -26,14 +28,22 @@ using Owners = std::vector<std::optional<uint32_t>>;
 // Gemma 3n and Nemotron-H. Weights that it has no use for are left alone.
 class SharingLlama : public Model {
 public:
-    static std::unique_ptr<Model> load(const std::string& path, Owners owners) {
+    static std::unique_ptr<Model> load(const std::string& path, Owners owners,
+                                       const std::vector<Offload>& offloads = {}) {
         const auto file = GgufFile::open(path);
         EXPECT_TRUE(file) << file.error().message;
         auto config = read_llama_config(*file);
         EXPECT_TRUE(config) << config.error().message;
-        auto weights = load_llama(*file, *config);
+        auto weights = load_llama(*file, *config, {.offloads = offloads});
         EXPECT_TRUE(weights) << weights.error().message;
         ModelInfo info = info_of(*file, *config, "llama");
+        const auto placed = place_layers(*file, offloads);
+        EXPECT_TRUE(placed) << placed.error().message;
+        for (uint32_t i = 0; i < placed->size(); i++) {
+            if ((*placed)[i] == nullptr) continue;
+            info.layers[i].buffer_type = ggml_backend_dev_buffer_type((*placed)[i]);
+            info.devices = {(*placed)[i]};  // tests offload to one
+        }
         for (uint32_t i = 0; i < owners.size(); i++) {
             if (!owners[i]) {
                 info.layers[i] = LayerKv::none();
