@@ -17,8 +17,8 @@ class GraphRunner {
 public:
     virtual ~GraphRunner() = default;
 
-    // The CPU with `n_threads` (1 to 512), and `devices` beside it. Errors: kInvalidArgument,
-    // kBackend.
+    // The CPU with `n_threads` (1 to 512), and `devices` beside it, at most 15. Errors:
+    // kInvalidArgument, kUnsupported for more devices, kBackend.
     static Result<std::unique_ptr<GraphRunner>> create(
         uint32_t n_threads, std::span<ggml_backend_device* const> devices);
 

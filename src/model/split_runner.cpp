@@ -10,6 +10,9 @@ namespace cellar {
 
 namespace {
 
+// GGML_SCHED_MAX_BACKENDS, which no header has, less the CPU; ggml ends the process at more.
+constexpr size_t kMostDevices = 15;
+
 // Where a backend computes what stands in no buffer of its own. The CPU's is memory that the first
 // device copies to and from fastest, if it has such.
 ggml_backend_buffer_type_t buffer_type_of(ggml_backend_t backend, ggml_backend_t first) {
@@ -24,6 +27,11 @@ ggml_backend_buffer_type_t buffer_type_of(ggml_backend_t backend, ggml_backend_t
 
 Result<std::unique_ptr<GraphRunner>> SplitRunner::create(
     CpuBackend cpu, std::span<ggml_backend_device* const> devices) {
+    if (devices.size() > kMostDevices) {
+        return fail(Code::kUnsupported,
+                    fmt::format("Layers are on {} devices; at most {} can compute beside the CPU.",
+                                devices.size(), kMostDevices));
+    }
     std::unique_ptr<SplitRunner> runner(new SplitRunner(std::move(cpu)));
     for (ggml_backend_dev_t device : devices) {
         ggml_backend_ptr backend(ggml_backend_dev_init(device, nullptr));

@@ -16,7 +16,8 @@ namespace cellar {
 // and what it reads from elsewhere is copied there. One graph is laid out at a time.
 class SplitRunner : public GraphRunner {
 public:
-    // Errors: kBackend, naming the device that cannot be started.
+    // Errors: kUnsupported for more than 15 devices; kBackend, naming the one that cannot be
+    // started.
     static Result<std::unique_ptr<GraphRunner>> create(
         CpuBackend cpu, std::span<ggml_backend_device* const> devices);
 
