@@ -23,7 +23,8 @@ struct LoadStateOptions {
     bool convert = false;               // keys and values of another type are converted
     StateProgress progress = {};        // may be empty
     // What this memory would not have kept of windows and states goes at once, not with the next
-    // token: what a sequence stands on then is what one that was computed here would.
+    // token: what a sequence stands on then is what one that was computed here would. Until then
+    // all that was saved needs room.
     bool trim = false;
 };
 
