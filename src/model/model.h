@@ -34,7 +34,7 @@ struct ModelInfo {
     uint32_t n_learned_pos = 0;    // positions that have an embedding each, from 0; 0: none has
     std::vector<LayerKv> layers;   // by layer
     std::vector<GroupKind> kinds;  // by group of layers, as in MemoryConfig
-    uint64_t weight_bytes = 0;     // mapped and repacked, together
+    uint64_t weight_bytes = 0;     // mapped, repacked and on devices, together
     // Beside the CPU, those that layers are on.
     std::vector<ggml_backend_device*> devices;
 };
