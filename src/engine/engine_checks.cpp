@@ -63,20 +63,20 @@ Result<void> Engine::check_shift(const Request& request) const {
 Result<void> Engine::check_spare(const Request& request) const {
     const MemoryConfig& config = decoder_.memory().config();
     const uint64_t pages = spare_pages(request, request.context_shift.has_value());
+    const char* const what = request.context_shift ? "shifts"
+                             : reuses(request)     ? "moves what it reuses"
+                                                   : "goes on behind moved tokens";
     const uint64_t cells = scheduler_.in_pages(options_.n_ctx) + pages * config.page_size;
     if (pages > 0 && cells > config.n_cells) {
-        return fail(
-            Code::kInvalidArgument,
-            fmt::format("a context of {} tokens that {} needs a memory of {} cells, not {}",
-                        options_.n_ctx, request.context_shift ? "shifts" : "moves what it reuses",
-                        cells, config.n_cells));
+        return fail(Code::kInvalidArgument,
+                    fmt::format("a context of {} tokens that {} needs a memory of {} cells, not {}",
+                                options_.n_ctx, what, cells, config.n_cells));
     }
     if (pages > decoder_.spare_pages()) {
         return fail(Code::kInvalidArgument,
                     fmt::format("a text that {} needs {} spare pages of its sliding windows, and "
                                 "this memory was made with {}",
-                                request.context_shift ? "shifts" : "moves what it reuses", pages,
-                                decoder_.spare_pages()));
+                                what, pages, decoder_.spare_pages()));
     }
     if (reuses(request) && decoder_.max_texts() < 2) {
         return fail(Code::kInvalidArgument,

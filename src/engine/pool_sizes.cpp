@@ -54,13 +54,16 @@ uint64_t sequence_states(const MemoryConfig& config) {
 void size_pools(MemoryConfig& config, uint32_t n_sequences, uint32_t spare) {
     if (n_sequences == 0 || config.page_size == 0) return;
     config.group_cells.assign(config.kinds.size(), 0);
-    for (size_t g = 0; g < config.kinds.size(); g++)
-        if (config.kinds[g].slides() && !config.keeps_windows)
+    for (size_t g = 0; g < config.kinds.size(); g++) {
+        if (config.kinds[g].slides() && !config.keeps_windows) {
             config.group_cells[g] =
                 sliding_cells(config, config.kinds[g].window, n_sequences, spare);
-    if (config.n_states == 0)
+        }
+    }
+    if (config.n_states == 0) {
         config.n_states = static_cast<uint32_t>(
             std::min(n_sequences * std::min(sequence_states(config), kMost), kMost));
+    }
 }
 
 bool has_small_pools(const MemoryConfig& config) {

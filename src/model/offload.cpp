@@ -98,6 +98,7 @@ Result<std::vector<ggml_backend_device*>> place_layers(const GgufFile& file,
     if (!n_layer) return tl::unexpected(n_layer.error());
     placed.resize(*n_layer, nullptr);
     for (const Offload& offload : offloads) {
+        if (offload.newest == 0u) continue;
         const auto device = find_device(offload.device);
         if (!device) return tl::unexpected(device.error());
         const uint32_t first =

@@ -175,7 +175,9 @@ private:
         }
         RC_ASSERT(saving->write(sink));
         MemorySource source(sink.bytes());
-        (void)engine_->load(to, {}, source);
+        const auto loaded = engine_->load(to, {}, source);
+        RC_ASSERT(loaded || loaded.error().code == Code::kNoRoom ||
+                  loaded.error().code == Code::kBusy);
     }
 
     // Requests may be refused before they begin; what runs is never short of room.

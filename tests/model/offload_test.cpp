@@ -71,6 +71,7 @@ TEST_F(PlacedLayersTest, AreOnTheDeviceThatTheLastOffloadSays) {
     EXPECT_EQ(place({"all@FAR0"}).value(), Devices(4, far_));
     EXPECT_EQ(place({"99@FAR0"}).value(), Devices(4, far_));
     EXPECT_EQ(place({"0@FAR0"}).value(), Devices(4, nullptr));
+    EXPECT_EQ(place({"0@NOWHERE"}).value(), Devices(4, nullptr));
     EXPECT_EQ(place({"1@FAR0"}).value(), (Devices{nullptr, nullptr, nullptr, far_}));
     EXPECT_EQ(place({"0-0@FAR0", "2-2@FAR0"}).value(), (Devices{far_, nullptr, far_, nullptr}));
 }
