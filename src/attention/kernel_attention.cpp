@@ -1,9 +1,12 @@
 #include "attention/kernel_attention.h"
 
+#include <ggml-backend.h>
 #include <ggml.h>
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
+#include <vector>
 
 #include "attention/alibi.h"
 #include "attention/input_writer.h"
@@ -19,6 +22,17 @@ namespace {
 TileSource source_of(const ggml_tensor* pool, KvType type, uint32_t head_dim) {
     return {static_cast<const uint8_t*>(pool->data), pool->nb[1],
             ggml_row_size(pool->type, head_dim), type, head_dim};
+}
+
+// A table of a model's, f32, which may be on another device.
+std::vector<float> values_of(const ggml_tensor* table) {
+    std::vector<float> values(static_cast<size_t>(ggml_nelements(table)));
+    if (table->buffer) {
+        ggml_backend_tensor_get(table, values.data(), 0, ggml_nbytes(table));
+    } else {
+        std::memcpy(values.data(), table->data, ggml_nbytes(table));
+    }
+    return values;
 }
 
 // One segment of all columns, every one of which all queries see.
@@ -72,14 +86,13 @@ void KernelAttention::set_biases(Layer& layer, uint32_t n_head, const AttendPara
         layer.slopes.push_back(
             static_cast<float>(alibi_slope(head, n_head, params.max_alibi_bias)));
     if (params.sinks != nullptr) {
-        const auto* sinks = static_cast<const float*>(params.sinks->data);
-        for (uint32_t head = 0; head < n_head; head++)
-            layer.sinks.push_back(sinks[head] * kLog2E);
+        for (const float sink : values_of(params.sinks))
+            layer.sinks.push_back(sink * kLog2E);
     }
     if (params.bias == nullptr) return;
     // From its greatest distance on, everything falls into one bucket.
     layer.reach = static_cast<int32_t>(params.buckets.max_distance);
-    const auto* table = static_cast<const float*>(params.bias->data);
+    const std::vector<float> table = values_of(params.bias);
     for (uint32_t head = 0; head < n_head; head++) {
         for (int32_t distance = -layer.reach; distance <= layer.reach; distance++) {
             const uint32_t bucket = relative_bucket(params.buckets, 0, distance);

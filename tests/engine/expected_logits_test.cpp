@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <ostream>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -148,6 +149,15 @@ TEST(SharedPrompts, ChangeNoLogits) {
     EXPECT_GT(most, 0);  // or the cascade was not there
 }
 
+std::string name_of(const ::testing::TestParamInfo<Cut>& test) {
+    const auto& [model, max_ubatch, way, offload] = test.param;
+    std::ostringstream name;
+    name << model << '_' << max_ubatch << '_' << way << (*offload ? "_far_" : "") << offload;
+    std::string text = name.str();
+    std::replace(text.begin(), text.end(), '-', '_');
+    return text;
+}
+
 // Models whose states no verb can move along.
 class TinyStatesTest : public TinyModelTest {};
 
@@ -162,25 +172,28 @@ TEST_P(TinyStatesTest, ForksContinueApartWithTheLogitsOfLlamaCpp) {
 INSTANTIATE_TEST_SUITE_P(Ubatches, TinyStatesTest,
                          ::testing::Combine(::testing::Values("tiny-mamba", "tiny-lfm2"),
                                             ::testing::Values(1u, 7u, 32u, 512u),
-                                            ::testing::Values(Way::kKernel),
-                                            ::testing::Values("")));
+                                            ::testing::Values(Way::kKernel), ::testing::Values("")),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Offloaded, TinyStatesTest,
                          ::testing::Combine(::testing::Values("tiny-mamba", "tiny-lfm2"),
                                             ::testing::Values(7u, 512u),
                                             ::testing::Values(Way::kAuto),
-                                            ::testing::Values("all", "1", "0-1")));
+                                            ::testing::Values("all", "1", "0-1")),
+                         name_of);
 
 INSTANTIATE_TEST_SUITE_P(
     Ubatches, TinyModelTest,
     ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3", "tiny-qwen3", "tiny-mpt"),
                        ::testing::Values(1u, 7u, 32u, 512u),
                        ::testing::Values(Way::kKernel, Way::kFlash, Way::kSoftMax),
-                       ::testing::Values("")));
+                       ::testing::Values("")),
+    name_of);
 INSTANTIATE_TEST_SUITE_P(
     Offloaded, TinyModelTest,
     ::testing::Combine(::testing::Values("tiny-llama", "tiny-gemma3", "tiny-qwen3", "tiny-mpt"),
                        ::testing::Values(7u, 512u), ::testing::Values(Way::kAuto, Way::kSoftMax),
-                       ::testing::Values("all", "1", "0-1")));
+                       ::testing::Values("all", "1", "0-1")),
+    name_of);
 
 // Real models' products round activations to 8 bits, so that the last bits of any other kernel grow
 // to some tenths in their logits, and now and then to more. Bounds stand above what llama.cpp shows
