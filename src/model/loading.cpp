@@ -1,5 +1,8 @@
 #include "model/loading.h"
 
+#include <ggml-backend.h>
+
+#include <algorithm>
 #include <utility>
 
 namespace cellar {
@@ -32,6 +35,17 @@ ModelInfo info_of(const GgufFile& file, const LlamaConfig& config, std::string_v
         info.layers.push_back({0, n_head_kv, config.head_dim, config.head_dim});
     }
     return info;
+}
+
+void note_devices(ModelInfo& info, const std::vector<ggml_backend_device*>& placed) {
+    for (size_t layer = 0; layer < placed.size(); layer++) {
+        ggml_backend_device* const device = placed[layer];
+        if (device == nullptr) continue;
+        info.layers[layer].buffer_type = ggml_backend_dev_buffer_type(device);
+        if (std::find(info.devices.begin(), info.devices.end(), device) == info.devices.end()) {
+            info.devices.push_back(device);
+        }
+    }
 }
 
 Result<void> load_asked(WeightsLoader&& loader, const LoadOptions& options, Weights& memory,

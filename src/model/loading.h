@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "gguf/gguf_file.h"
 #include "model/llama_config.h"
@@ -16,6 +17,9 @@ Progress progress_of(const LoadOptions& options);
 
 // All but `weight_bytes`, with every layer in group 0.
 ModelInfo info_of(const GgufFile& file, const LlamaConfig& config, std::string_view architecture);
+
+// Has each layer keep its rows where `placed` (place_layers) puts its weights, and lists devices.
+void note_devices(ModelInfo& info, const std::vector<ggml_backend_device*>& placed);
 
 // Loads what `loader` was asked for into `memory`, and notes its size in `info`. Errors: as
 // WeightsLoader::load.

@@ -1,9 +1,7 @@
 #include "model/model.h"
 
 #include <fmt/format.h>
-#include <ggml-backend.h>
 
-#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +10,7 @@
 #include "model/gemma3.h"
 #include "model/lfm2.h"
 #include "model/llama.h"
+#include "model/loading.h"
 #include "model/mamba.h"
 #include "model/mpt.h"
 #include "model/qwen2.h"
@@ -39,18 +38,6 @@ std::string architecture_names() {
         names += architecture.name;
     }
     return names;
-}
-
-// What a layer keeps is where its weights are.
-void note_devices(ModelInfo& info, const std::vector<ggml_backend_device*>& placed) {
-    for (size_t layer = 0; layer < placed.size(); layer++) {
-        ggml_backend_device* const device = placed[layer];
-        if (device == nullptr) continue;
-        info.layers[layer].buffer_type = ggml_backend_dev_buffer_type(device);
-        if (std::find(info.devices.begin(), info.devices.end(), device) == info.devices.end()) {
-            info.devices.push_back(device);
-        }
-    }
 }
 
 }  // namespace

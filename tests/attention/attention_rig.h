@@ -159,6 +159,20 @@ public:
     const AttentionPlan& plan() const { return plans_.at(0); }
     // Of the last ubatch.
     const std::vector<float>& out(size_t layer = 0) const { return out_[layer]; }
+    // All that a memory is for: a prompt cut into ubatches, decoding, forks of a half-filled page
+    // that go apart, a rejected tail, sequences together in one batch.
+    void expect_through_a_history(double tolerance) {
+        EXPECT_LE(append({0}, 61), tolerance);
+        EXPECT_LE(append({0}, 1), tolerance);
+        fork(0, 1);
+        fork(0, 2);
+        EXPECT_LE(append({0, 1, 2}, 1), tolerance);
+        EXPECT_LE(append({2, 0}, 5), tolerance);
+        remove_tail(1, 40);
+        EXPECT_LE(append({1, 3}, 9), tolerance);
+        EXPECT_LE(append({3, 1, 0, 2}, 1), tolerance);
+    }
+
     // How often the last step copied rows out of the pools to attend to them.
     int gathers() const { return gathers_; }
     Memory& memory() { return *memory_; }

@@ -46,19 +46,9 @@ protected:
     }
 };
 
-// All that a memory is for: a prompt cut into ubatches, decoding, forks of a half-filled page that
-// go apart, a rejected tail, sequences together in one batch.
 TEST_P(AttentionTypeTest, EqualsTheReferenceThroughAHistory) {
     AttentionRig rig(config());
-    EXPECT_LE(rig.append({0}, 61), kTolerance);
-    EXPECT_LE(rig.append({0}, 1), kTolerance);
-    rig.fork(0, 1);
-    rig.fork(0, 2);
-    EXPECT_LE(rig.append({0, 1, 2}, 1), kTolerance);
-    EXPECT_LE(rig.append({2, 0}, 5), kTolerance);
-    rig.remove_tail(1, 40);
-    EXPECT_LE(rig.append({1, 3}, 9), kTolerance);
-    EXPECT_LE(rig.append({3, 1, 0, 2}, 1), kTolerance);
+    rig.expect_through_a_history(kTolerance);
     EXPECT_LE(rig.kept_error(), std::get<0>(GetParam()).kept_tolerance);
 }
 

@@ -12,6 +12,7 @@
 #include "engine/decoding.h"
 #include "engine/engine.h"
 #include "engine/list_llama.h"
+#include "engine/writing.h"
 #include "memory/rows.h"
 
 // Prompts whose parts a session holds elsewhere.
@@ -20,8 +21,10 @@ namespace cellar {
 namespace {
 
 using testing::Decoding;
+using testing::greedy;
 using testing::ListLlama;
 using testing::open_model;
+using testing::Text;
 using testing::tiny_llama;
 
 using Tokens = std::vector<Token>;
@@ -38,12 +41,6 @@ Tokens operator+(Tokens a, const Tokens& b) {
     a.insert(a.end(), b.begin(), b.end());
     return a;
 }
-
-struct Text {
-    Tokens tokens;
-    std::optional<Error> error;
-    Usage usage;
-};
 
 // An engine and one session of it.
 class Rig {
@@ -65,10 +62,7 @@ public:
     }
 
     Request request(Tokens prompt, uint32_t n, uint32_t reuse_chunks) const {
-        Request request;
-        request.prompt = std::move(prompt);
-        request.sampling.temperature = 0.0f;
-        request.max_tokens = n;
+        Request request = greedy(std::move(prompt), n);
         request.ignore_eos = true;
         request.session = session_;
         request.reuse_chunks = reuse_chunks;
@@ -84,11 +78,7 @@ public:
         }
         while (!engine_->idle()) {
             for (const Event& event : engine_->step()) {
-                if (event.token) {
-                    text.tokens.push_back(*event.token);
-                }
-                text.error = event.error;
-                text.usage = event.usage;
+                text.take(event);
             }
         }
         return text;

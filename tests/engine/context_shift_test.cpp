@@ -11,6 +11,7 @@
 #include "engine/decoding.h"
 #include "engine/engine.h"
 #include "engine/list_llama.h"
+#include "engine/writing.h"
 
 // Texts that outlive their context.
 
@@ -21,6 +22,7 @@ using testing::Decoding;
 using testing::ListLlama;
 using testing::open_model;
 using testing::prompt_of;
+using testing::Text;
 using testing::tiny_llama;
 
 using Tokens = std::vector<Token>;
@@ -32,13 +34,6 @@ const Model& tiny_gemma3() {
     static const auto kModel = open_model(CELLAR_TEST_DATA "/models/tiny-gemma3.gguf");
     return *kModel;
 }
-
-struct Text {
-    Tokens tokens;
-    std::optional<StopReason> stop;
-    std::optional<Error> error;
-    Usage usage;
-};
 
 class ContextShiftTest : public ::testing::Test {
 protected:
@@ -62,10 +57,7 @@ protected:
 
     static Request greedy(Tokens prompt, std::optional<uint32_t> max_tokens,
                           std::optional<uint32_t> keep) {
-        Request request;
-        request.prompt = std::move(prompt);
-        request.sampling.temperature = 0.0f;
-        request.max_tokens = max_tokens;
+        Request request = testing::greedy(std::move(prompt), max_tokens);
         request.context_shift = keep;
         return request;
     }
@@ -82,12 +74,7 @@ protected:
         for (size_t i = 0; i < enough && !engine_->idle(); i++) {
             for (const Event& event : engine_->step()) {
                 EXPECT_FALSE(text.stop || text.error) << "an event after the last";
-                if (event.token) {
-                    text.tokens.push_back(*event.token);
-                }
-                text.stop = event.stop;
-                text.error = event.error;
-                text.usage = event.usage;
+                text.take(event);
             }
             look_at_deltas();
         }

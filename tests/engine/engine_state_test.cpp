@@ -9,6 +9,7 @@
 #include "cells/view.h"
 #include "engine/decoding.h"
 #include "engine/engine.h"
+#include "engine/writing.h"
 #include "state/sink.h"
 #include "state/source.h"
 
@@ -18,21 +19,17 @@ namespace cellar {
 namespace {
 
 using testing::Decoding;
+using testing::greedy;
 using testing::joined;
 using testing::offloading;
 using testing::open_model;
 using testing::prompt_of;
+using testing::Text;
 
 using Tokens = std::vector<Token>;
 using Bytes = std::vector<std::byte>;
 
 constexpr uint32_t kVocab = 128;
-
-struct Text {
-    Tokens tokens;
-    std::optional<Error> error;
-    Usage usage;
-};
 
 // An engine with a session.
 struct Writer {
@@ -48,23 +45,13 @@ struct Writer {
                      .value()),
           session(engine->open_session()) {}
 
-    static Request greedy(Tokens prompt, uint32_t n) {
-        Request request;
-        request.prompt = std::move(prompt);
-        request.sampling.temperature = 0.0f;
-        request.max_tokens = n;
-        return request;
-    }
-
     Text write(Request request) {
         Text text;
         const auto id = engine->submit(std::move(request));
         EXPECT_TRUE(id) << id.error().message;
         while (!engine->idle()) {
             for (const Event& event : engine->step()) {
-                if (event.token) text.tokens.push_back(*event.token);
-                if (event.error) text.error = event.error;
-                text.usage = event.usage;
+                text.take(event);
             }
         }
         return text;
@@ -175,7 +162,7 @@ TEST_F(LlamaStateTest, ABusySessionIsNeitherSavedNorLoaded) {
     Writer writer(model_, 256, 256);
     writer.write(prompt_of(20), 3);
     const Bytes state = writer.save();
-    Request request = Writer::greedy(prompt_of(20), 3);
+    Request request = greedy(prompt_of(20), 3);
     request.session = writer.session;
     ASSERT_TRUE(writer.engine->submit(request));
     EXPECT_EQ(writer.engine->save(writer.session, {}).error().code, Code::kBusy);
@@ -229,17 +216,17 @@ TEST_F(LlamaStateTest, CellsOfALoadedSessionAreSetAside) {
     const Bytes state = first.save();
     ASSERT_TRUE(second.load(state));
     // 104 of 128 cells are the session's: a text of 40 never fits, one of 24 does.
-    EXPECT_EQ(second.write(Writer::greedy(prompt_of(30), 10)).error->code, Code::kNoRoom);
-    EXPECT_FALSE(second.write(Writer::greedy(prompt_of(14), 10)).error);
+    EXPECT_EQ(second.write(greedy(prompt_of(30), 10)).error->code, Code::kNoRoom);
+    EXPECT_FALSE(second.write(greedy(prompt_of(14), 10)).error);
     ASSERT_TRUE(second.engine->close_session(second.session));
-    EXPECT_FALSE(second.write(Writer::greedy(prompt_of(118), 10)).error);
+    EXPECT_FALSE(second.write(greedy(prompt_of(118), 10)).error);
 }
 
 TEST_F(LlamaStateTest, RunningRequestsKeepTheirRoom) {
     Writer first(model_, 128, 128), second(model_, 128, 128);
     first.write(prompt_of(60), 0);
     const Bytes state = first.save();
-    ASSERT_TRUE(second.engine->submit(Writer::greedy(prompt_of(8), 80)));  // 88 cells set aside
+    ASSERT_TRUE(second.engine->submit(greedy(prompt_of(8), 80)));  // 88 cells set aside
     (void)second.engine->step();
     const auto refused = second.load(state);
     ASSERT_FALSE(refused);

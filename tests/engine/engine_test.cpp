@@ -9,25 +9,20 @@
 #include <vector>
 
 #include "engine/decoding.h"
+#include "engine/writing.h"
 
 namespace cellar {
 namespace {
 
 using testing::Decoding;
+using testing::greedy;
 using testing::prompt_of;
+using testing::Text;
 using testing::tiny_llama;
 
 using Tokens = std::vector<Token>;
 
 constexpr uint32_t kVocab = 128;
-
-// What a request came to.
-struct Text {
-    Tokens tokens;
-    std::optional<StopReason> stop;
-    std::optional<Error> error;
-    Usage usage;
-};
 
 // An engine on the tiny model, with verbs.
 class EngineTest : public ::testing::Test {
@@ -49,14 +44,6 @@ protected:
         engine_ = *std::move(engine);
     }
 
-    static Request greedy(Tokens prompt, std::optional<uint32_t> max_tokens) {
-        Request request;
-        request.prompt = std::move(prompt);
-        request.sampling.temperature = 0.0f;
-        request.max_tokens = max_tokens;
-        return request;
-    }
-
     RequestId submit(Request request) {
         auto id = engine_->submit(std::move(request));
         EXPECT_TRUE(id) << id.error().message;
@@ -67,12 +54,7 @@ protected:
         for (const Event& event : engine_->step()) {
             Text& text = texts_[event.request];
             EXPECT_FALSE(text.stop || text.error) << "an event after the last";
-            if (event.token) {
-                text.tokens.push_back(*event.token);
-            }
-            text.stop = event.stop;
-            text.error = event.error;
-            text.usage = event.usage;
+            text.take(event);
         }
     }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <ggml-backend.h>
 #include <ggml.h>
 #include <gtest/gtest.h>
 
@@ -39,11 +38,7 @@ public:
         ModelInfo info = info_of(*file, *config, "llama");
         const auto placed = place_layers(*file, offloads);
         EXPECT_TRUE(placed) << placed.error().message;
-        for (uint32_t i = 0; i < placed->size(); i++) {
-            if ((*placed)[i] == nullptr) continue;
-            info.layers[i].buffer_type = ggml_backend_dev_buffer_type((*placed)[i]);
-            info.devices = {(*placed)[i]};  // tests offload to one
-        }
+        note_devices(info, *placed);
         for (uint32_t i = 0; i < owners.size(); i++) {
             if (!owners[i]) {
                 info.layers[i] = LayerKv::none();

@@ -10,6 +10,7 @@
 
 #include "engine/decoding.h"
 #include "engine/engine.h"
+#include "engine/writing.h"
 #include "state/sink.h"
 #include "state/source.h"
 
@@ -20,19 +21,15 @@ namespace cellar {
 namespace {
 
 using testing::Decoding;
+using testing::greedy;
 using testing::joined;
 using testing::open_model;
 using testing::prompt_of;
+using testing::Text;
 
 using Tokens = std::vector<Token>;
 
 constexpr uint32_t kVocab = 128;
-
-struct Text {
-    Tokens tokens;
-    std::optional<Error> error;
-    Usage usage;
-};
 
 DecoderOptions small(uint32_t n_states, uint32_t n_sequences) {
     DecoderOptions options;
@@ -54,22 +51,14 @@ public:
                       .value()) {}
 
     static Request request(Tokens prompt, uint32_t n, std::optional<SessionId> session = {}) {
-        Request request;
-        request.prompt = std::move(prompt);
-        request.sampling.temperature = 0.0f;
-        request.max_tokens = n;
+        Request request = greedy(std::move(prompt), n);
         request.session = session;
         return request;
     }
 
     void step() {
         for (const Event& event : engine_->step()) {
-            Text& text = texts_[event.request];
-            if (event.token) {
-                text.tokens.push_back(*event.token);
-            }
-            text.error = event.error;
-            text.usage = event.usage;
+            texts_[event.request].take(event);
         }
         most_held_ = std::max(most_held_, memory().cells().sequences().size());
     }
@@ -103,6 +92,21 @@ Tokens alone(const Model& model, const Tokens& prompt, uint32_t n) {
     return Rig(model, small(64, 0)).write(Rig::request(prompt, n)).tokens;
 }
 
+// Five requests at once, each of which must write what it writes alone where there is room.
+template <class Prompt>
+void expect_five(Rig& rig, Rig& wide, const Prompt& prompt, uint32_t n) {
+    RequestId ids[5];
+    for (int i = 0; i < 5; i++) {
+        ids[i] = rig.engine().submit(Rig::request(prompt(i), n)).value();
+    }
+    auto texts = rig.run();
+    for (int i = 0; i < 5; i++) {
+        const Text& text = texts[ids[i]];
+        EXPECT_FALSE(text.error) << text.error->message;
+        EXPECT_EQ(text.tokens, wide.write(Rig::request(prompt(i), n)).tokens) << i;
+    }
+}
+
 std::unique_ptr<Model> tiny(const std::string& name) {
     return open_model(CELLAR_TEST_DATA "/models/tiny-" + name + ".gguf");
 }
@@ -110,17 +114,8 @@ std::unique_ptr<Model> tiny(const std::string& name) {
 class StateTextsTest : public ::testing::TestWithParam<const char*> {
 protected:
     void expect_all_finish(const DecoderOptions& options, size_t n_texts) const {
-        Rig rig(*model_, options);
-        RequestId ids[5];
-        for (int i = 0; i < 5; i++) {
-            ids[i] = rig.engine().submit(Rig::request(prompt(i), 12)).value();
-        }
-        auto texts = rig.run();
-        for (int i = 0; i < 5; i++) {
-            const Text& text = texts[ids[i]];
-            EXPECT_FALSE(text.error) << text.error->message;
-            EXPECT_EQ(text.tokens, alone(*model_, prompt(i), 12)) << i;
-        }
+        Rig rig(*model_, options), wide(*model_, small(64, 0));
+        expect_five(rig, wide, prompt, 12);
         EXPECT_EQ(rig.most_held(), n_texts);
     }
 
@@ -250,16 +245,8 @@ TEST_F(WindowTextsTest, MoreRequestsThanWindowsWaitTheirTurn) {
     Rig rig(*model_, options(2), n_ctx()), wide(*model_, options(0), n_ctx());
     ASSERT_GT(window_, 0u);
     EXPECT_LT(rig.memory().bytes(), wide.memory().bytes());
-    RequestId ids[5];
-    for (int i = 0; i < 5; i++) {
-        ids[i] = rig.engine().submit(Rig::request(prompt(i), 40)).value();
-    }
-    auto texts = rig.run();
-    for (int i = 0; i < 5; i++) {
-        const Text& text = texts[ids[i]];
-        EXPECT_FALSE(text.error) << text.error->message;
-        EXPECT_EQ(text.tokens, wide.write(Rig::request(prompt(i), 40)).tokens) << i;
-    }
+    expect_five(
+        rig, wide, [this](int i) { return prompt(i); }, 40);
     EXPECT_EQ(rig.most_held(), 2u);
 }
 
